@@ -1,0 +1,3 @@
+//! Trellis: one logical beanstalkd server made of several processes on one Linux host.
+
+pub mod limits;

@@ -1,0 +1,29 @@
+//! Every bound of the system in one place, with its unit and its reason.
+//!
+//! Stock's own numbers are named as in the C source they come from; ours say what memory or time they
+//! bound. Relations between them are checked at compile time beside the constants.
+
+/// Longest command line including CR LF, in bytes: stock's `LINE_BUF_SIZE` (11 + 201 + 12).
+pub const LINE_BYTES: usize = 224;
+
+/// Longest tube name, in bytes: stock's `MAX_TUBE_NAME_LEN - 1`.
+pub const TUBE_NAME_BYTES: usize = 200;
+
+/// Largest job body a client may ask for with `-z`, in bytes: stock's `JOB_DATA_SIZE_LIMIT_MAX`.
+pub const JOB_BYTES_MAX: usize = 1 << 30;
+
+/// Largest job body without `-z`, in bytes: stock's `JOB_DATA_SIZE_LIMIT_DEFAULT`.
+pub const JOB_BYTES_DEFAULT: usize = (1 << 16) - 1;
+
+/// Partitions of the tube name space without `--partitions`: many more than slots, so that a later
+/// change of the slot count moves whole partitions.
+pub const PARTITIONS_DEFAULT: u32 = 1024;
+
+/// Most partitions a topology may have: bounds the map in memory, in `topology.toml` and in a frame.
+pub const PARTITIONS_MAX: u32 = 8192;
+
+/// Most owner slots: one process each, and three digits in the name of a slot directory.
+pub const SLOTS_MAX: u32 = 256;
+
+const _: () = assert!(LINE_BYTES >= "pause-tube  4294967295\r\n".len() + TUBE_NAME_BYTES);
+const _: () = assert!(SLOTS_MAX <= PARTITIONS_MAX);

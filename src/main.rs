@@ -1,0 +1,3 @@
+//! The `trellis` binary: arguments to a role, a role to an exit code.
+
+fn main() {}
