@@ -25,5 +25,17 @@ pub const PARTITIONS_MAX: u32 = 8192;
 /// Most owner slots: one process each, and three digits in the name of a slot directory.
 pub const SLOTS_MAX: u32 = 256;
 
+/// Server id, in hexadecimal digits: what stock prints as `id` in `stats` (8 random bytes).
+pub const SERVER_ID_DIGITS: usize = 16;
+
+/// Job ids end below this: a JavaScript client holds every integer up to 2^53 exactly, none beyond.
+pub const JOB_ID_END: u64 = 1 << 53;
+
+/// Largest `topology.toml` or `slot.toml` that is read, in bytes: a full map takes five characters a
+/// partition ("255, "), and everything else fits one kilobyte.
+pub const TOPOLOGY_FILE_BYTES: usize = PARTITIONS_MAX as usize * 5 + 4096;
+
 const _: () = assert!(LINE_BYTES >= "pause-tube  4294967295\r\n".len() + TUBE_NAME_BYTES);
 const _: () = assert!(SLOTS_MAX <= PARTITIONS_MAX);
+const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX && SLOTS_MAX <= PARTITIONS_DEFAULT);
+const _: () = assert!(SLOTS_MAX <= 1000, "a slot directory's name has three digits");
