@@ -31,19 +31,26 @@ const LEGACY: &[&str] = &[
 ];
 
 /// Vendored files that the owner's core compiles as they are.
-const CORE_VENDORED: &[&str] = &["heap.c", "ms.c", "primes.c", "tube.c", "util.c"];
+const CORE_VENDORED: &[&str] = &["heap.c", "ms.c", "primes.c", "serv.c", "tube.c", "util.c"];
 
 /// Files of ours in the owner's core. `X_unit.c` includes the vendored `X.c` after its renames and adds to it.
-const CORE_SHIM: &[&str] =
-    &["clock.c", "conn_unit.c", "file_unit.c", "job_unit.c", "prot_unit.c", "walg_unit.c"];
+const CORE_SHIM: &[&str] = &[
+    "clock.c",
+    "conn_unit.c",
+    "file_unit.c",
+    "job_unit.c",
+    "platform.c",
+    "prot_unit.c",
+    "wal_io.c",
+    "walg_unit.c",
+];
 
 /// Vendored files that are not in the owner's core, and why.
 const CORE_LEFT_OUT: &[(&str, &str)] = &[
     ("main.c", "the owner has its own start"),
-    ("serv.c", "the loop over kernel sockets; the owner has its own, and defines srv"),
     ("net.c", "listening is the supervisor's work"),
     ("time.c", "nanoseconds is ours: it never goes back (clock.c)"),
-    ("linux.c", "sockinit, sockwant and socknext are ours"),
+    ("linux.c", "sockinit, sockwant and socknext are ours (platform.c)"),
     ("darwin.c", "another platform"),
     ("freebsd.c", "another platform"),
     ("sunos.c", "another platform"),
@@ -244,6 +251,7 @@ fn bind_core(out: &Path) {
         .allowlist_type(BOUND_TYPES)
         .allowlist_var(BOUND_NUMBERS)
         .layout_tests(true)
+        .derive_default(true)
         .rust_edition(bindgen::RustEdition::Edition2024)
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("bindgen knows Rust 1.85"))
         .generate();

@@ -39,3 +39,28 @@ const _: () = assert!(LINE_BYTES >= "pause-tube  4294967295\r\n".len() + TUBE_NA
 const _: () = assert!(SLOTS_MAX <= PARTITIONS_MAX);
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX && SLOTS_MAX <= PARTITIONS_DEFAULT);
 const _: () = assert!(SLOTS_MAX <= 1000, "a slot directory's name has three digits");
+
+/// Largest payload of an IPC frame, in bytes: a chunk of 64 KiB and the reply line before it.
+pub const FRAME_PAYLOAD_BYTES: usize = (64 << 10) + 256;
+
+/// What one read of a link may bring, in bytes: a wake-up takes many frames with one system call.
+pub const LINK_READ_BYTES: usize = 256 << 10;
+
+/// Unsent bytes of a link from which on its sources are not read any more.
+pub const OUTBOX_FULL_BYTES: usize = 1 << 20;
+
+/// Bytes of one session that may be under way from frontend to owner: bounds what an owner keeps for a
+/// session that waits.
+pub const COMMAND_WINDOW_BYTES: usize = 128 << 10;
+
+/// Bytes of one session that may be under way from owner to client: bounds what a frontend keeps for a
+/// client that does not read.
+pub const REPLY_WINDOW_BYTES: usize = 2 * FRAME_PAYLOAD_BYTES;
+
+/// Acknowledge used-up bytes by a frame of their own from here on, where no other frame carries it.
+pub const CREDIT_BYTES: usize = 32 << 10;
+
+const _: () = assert!(LINK_READ_BYTES > 2 * FRAME_PAYLOAD_BYTES);
+const _: () = assert!(REPLY_WINDOW_BYTES >= 2 * FRAME_PAYLOAD_BYTES);
+const _: () = assert!(COMMAND_WINDOW_BYTES >= FRAME_PAYLOAD_BYTES + CREDIT_BYTES);
+const _: () = assert!(FRAME_PAYLOAD_BYTES > JOB_BYTES_DEFAULT + 2 + LINE_BYTES);

@@ -1,0 +1,15 @@
+//! The unchanged C core of beanstalkd behind a safe API: one engine a process, used by one thread.
+//!
+//! `sys` is what bindgen makes of `shim/core.h`; `engine` starts, ticks and reads the slot; `conn` runs virtual
+//! connections. `shim/` holds our C: unit files that include a vendored file after renaming what it calls.
+//!
+//! Architecture invariants: Rust calls C, C never calls Rust. Only `owner` uses this module. Any call may end
+//! the process (the core exits when it can't start), so nothing durable may wait for a `Drop`.
+
+mod conn;
+mod engine;
+mod sys;
+
+pub use conn::{Cancel, Conn, Run, Status};
+pub use engine::{Chore, Engine, Options, StartError, WalOptions};
+pub use sys::core_stats as Stats;

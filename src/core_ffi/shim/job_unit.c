@@ -1,0 +1,10 @@
+/* job.c, and a look at its counter. */
+#include "shim.h"
+
+#include "job.c"
+
+uint64_t
+core_next_id(void)
+{
+    return next_id;
+}

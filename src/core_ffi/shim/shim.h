@@ -1,0 +1,36 @@
+/* What the unit files share among themselves; Rust sees core.h only. Leaves out the core's own dat.h, which
+ * has no include guard: each vendored file brings it, and our own files include it themselves. */
+#ifndef TRELLIS_SHIM_H
+#define TRELLIS_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* The descriptor of every virtual connection. Not 0, which the core takes for "closed", and above any
+ * descriptor the kernel hands out. */
+enum { VIRTUAL_FD = 1 << 30 };
+
+/* clock.c */
+void core_clock_start(int64_t clock_offset);
+
+/* job_unit.c: one above the highest id handed out or read from the log */
+uint64_t core_next_id(void);
+
+/* conn_unit.c and prot_unit.c: descriptors of the protocol engine */
+ssize_t core_read(int fd, void *buf, size_t n);
+ssize_t core_write(int fd, const void *buf, size_t n);
+ssize_t core_writev(int fd, const struct iovec *iov, int n);
+int core_close(int fd);
+
+/* wal_io.c: the log's writes, gathered until the batch ends */
+void wal_io_start(const char *falloc_pattern);
+int wal_io_falloc(int fd, int len);
+ssize_t wal_io_write(int fd, const void *buf, size_t n);
+int wal_io_truncate(int fd, off_t len);
+int wal_io_close(int fd);
+int wal_io_fsync(int fd);
+int wal_io_unlink(const char *path);
+
+#endif

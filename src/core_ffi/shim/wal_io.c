@@ -1,0 +1,190 @@
+/* The log's descriptor calls. The core writes a record in four pieces, syncs in the middle of a command and
+ * unlinks an old file before the moved record is written; here pieces are gathered until the batch ends,
+ * and whatever must not happen before they are on file (closing, unlinking) becomes a chore for the caller. */
+#include "core.h"
+#include "shim.h"
+
+#include "dat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A batch larger than this is written before its end: bounds memory, and one large job gains nothing from
+ * being gathered. */
+enum { GATHER_BYTES = 256 << 10 };
+
+static unsigned char gathered[GATHER_BYTES];
+static size_t gathered_len;
+static int gathered_fd = -1;
+
+static int written_fd = -1; /* written to since core_wal_written_fd */
+static int failure;         /* errno of the first write that failed; never cleared */
+
+struct chore {
+    core_wal_chore c;
+    struct chore *next;
+};
+static struct chore *chores, **chores_end = &chores;
+
+static const char *falloc_pattern; /* what is left of it; NULL: no pattern */
+
+void
+wal_io_start(const char *pattern)
+{
+    falloc_pattern = pattern;
+    falloc = wal_io_falloc;
+}
+
+static void
+add_chore(int kind, int fd, char *path)
+{
+    struct chore *n = calloc(1, sizeof *n);
+    if (!n) {
+        failure = ENOMEM;
+        return;
+    }
+    n->c.kind = kind;
+    n->c.fd = fd;
+    n->c.path = path;
+    *chores_end = n;
+    chores_end = &n->next;
+}
+
+int
+core_wal_next_chore(core_wal_chore *out)
+{
+    struct chore *n = chores;
+    if (!n)
+        return 0;
+    *out = n->c;
+    chores = n->next;
+    if (!chores)
+        chores_end = &chores;
+    free(n);
+    return 1;
+}
+
+void
+core_wal_chore_free(core_wal_chore *chore)
+{
+    free(chore->path);
+    chore->path = NULL;
+}
+
+static void
+write_all(int fd, const unsigned char *p, size_t n)
+{
+    while (n && !failure) {
+        ssize_t r = write(fd, p, n);
+        if (r == -1 && errno == EINTR)
+            continue;
+        if (r <= 0) {
+            failure = r == 0 ? EIO : errno;
+            return;
+        }
+        p += r;
+        n -= r;
+    }
+}
+
+int
+core_wal_flush(void)
+{
+    if (gathered_len) {
+        write_all(gathered_fd, gathered, gathered_len);
+        gathered_len = 0;
+    }
+    if (!failure && srv.wal.dir && !srv.wal.use)
+        failure = ENOSPC; /* the core turned its log off: it found no file to go on in */
+    return failure;
+}
+
+int
+core_wal_written_fd(void)
+{
+    int fd = written_fd;
+    written_fd = -1;
+    return fd;
+}
+
+/* Always says that all was written: a failure stops the slot at the end of the batch, before any reply. */
+ssize_t
+wal_io_write(int fd, const void *buf, size_t n)
+{
+    if (fd != gathered_fd || gathered_len + n > GATHER_BYTES)
+        core_wal_flush();
+    gathered_fd = written_fd = fd;
+    if (n > GATHER_BYTES) {
+        write_all(fd, buf, n);
+    } else {
+        memcpy(gathered + gathered_len, buf, n);
+        gathered_len += n;
+    }
+    return n;
+}
+
+int
+wal_io_truncate(int fd, off_t len)
+{
+    if (fd == gathered_fd)
+        core_wal_flush();
+    return ftruncate(fd, len);
+}
+
+int
+wal_io_close(int fd)
+{
+    if (fd == gathered_fd) {
+        core_wal_flush();
+        gathered_fd = -1;
+    }
+    if (fd == written_fd)
+        written_fd = -1;
+    add_chore(CORE_WAL_CLOSE, fd, NULL);
+    return 0;
+}
+
+int
+wal_io_fsync(int fd)
+{
+    UNUSED_PARAMETER(fd);
+    return 0; /* the caller syncs, by what core_wal_written_fd says */
+}
+
+int
+wal_io_unlink(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        failure = ENOMEM;
+    else
+        add_chore(CORE_WAL_UNLINK, -1, copy);
+    return 0;
+}
+
+/* Gives a new file its zeros, as the core's own rawfalloc does but in larger writes: whole blocks of 4096.
+ * Returns 0 or an errno, and leaves the offset at 0. */
+int
+wal_io_falloc(int fd, int len)
+{
+    static const unsigned char zeros[64 << 10];
+    if (falloc_pattern) {
+        char c = *falloc_pattern;
+        falloc_pattern += c && falloc_pattern[1] == ',' ? 2 : !!c;
+        if (c != '1')
+            return ENOSPC;
+    }
+    off_t left = ((off_t)len + 4095) / 4096 * 4096;
+    while (left > 0) {
+        ssize_t w = write(fd, zeros, left < (off_t)sizeof zeros ? (size_t)left : sizeof zeros);
+        if (w == -1 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return w == 0 ? ENOSPC : errno;
+        left -= w;
+    }
+    add_chore(CORE_WAL_SYNC_DIR, -1, NULL);
+    return lseek(fd, 0, SEEK_SET) == -1 ? errno : 0;
+}

@@ -1,0 +1,90 @@
+//! The numbers of a record.
+
+/// How a field behaves when its process dies and when records are added up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meaning {
+    /// Adds up, and outlives its process.
+    Counter,
+    /// Adds up, and is zero when its process is gone.
+    Gauge,
+    /// The lowest of all records that have one.
+    Lowest,
+    /// The highest of all records.
+    Highest,
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $meaning:ident,)*) => {
+        /// A number of a record.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Field { $($(#[$doc])* $name,)* }
+
+        /// All of them, in the order of a record.
+        pub const FIELDS: &[Field] = &[$(Field::$name,)*];
+
+        impl Field {
+            pub fn meaning(self) -> Meaning {
+                match self { $(Field::$name => Meaning::$meaning,)* }
+            }
+        }
+    };
+}
+
+fields! {
+    JobsUrgent: Gauge,
+    JobsReady: Gauge,
+    JobsReserved: Gauge,
+    JobsDelayed: Gauge,
+    JobsBuried: Gauge,
+    CmdPut: Counter,
+    CmdPeek: Counter,
+    CmdPeekReady: Counter,
+    CmdPeekDelayed: Counter,
+    CmdPeekBuried: Counter,
+    CmdReserve: Counter,
+    CmdReserveWithTimeout: Counter,
+    CmdDelete: Counter,
+    CmdRelease: Counter,
+    CmdUse: Counter,
+    CmdWatch: Counter,
+    CmdIgnore: Counter,
+    CmdBury: Counter,
+    CmdKick: Counter,
+    CmdTouch: Counter,
+    CmdStats: Counter,
+    CmdStatsJob: Counter,
+    CmdStatsTube: Counter,
+    CmdListTubes: Counter,
+    CmdListTubeUsed: Counter,
+    CmdListTubesWatched: Counter,
+    CmdPauseTube: Counter,
+    JobTimeouts: Counter,
+    TotalJobs: Counter,
+    Tubes: Gauge,
+    Waiting: Gauge,
+    Connections: Gauge,
+    Producers: Gauge,
+    Workers: Gauge,
+    TotalConnections: Counter,
+    /// Processor time of this process, in microseconds.
+    UserTime: Counter,
+    SystemTime: Counter,
+    WalOldest: Lowest,
+    WalCurrent: Highest,
+    WalMigrated: Counter,
+    WalWritten: Counter,
+    WalFiles: Gauge,
+    WalBytesLive: Gauge,
+    WalSyncs: Counter,
+    /// The highest id that the slot has handed out; a later generation goes on above it.
+    LastId: Highest,
+    /// Virtual connections that the owner holds.
+    VirtualConnections: Gauge,
+    /// Reserves refused because they watched several tubes on several slots.
+    RefusedMultiWatch: Counter,
+    /// Connections closed because the outcome of a command is unknown.
+    UnknownOutcomes: Counter,
+    /// Generations of this process so far; written by the supervisor.
+    Generation: Counter,
+}
