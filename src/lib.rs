@@ -1,10 +1,17 @@
 //! Trellis: one logical beanstalkd server made of several processes on one Linux host.
 
+pub mod child;
+pub mod cli;
 pub mod core_ffi;
+pub mod error;
+pub mod frontend;
 pub mod ipc;
 pub mod limits;
+pub mod log;
+pub mod owner;
 pub mod protocol;
 pub mod scoreboard;
 #[cfg(test)]
 mod scratch;
+pub mod supervisor;
 pub mod topology;

@@ -64,3 +64,79 @@ const _: () = assert!(LINK_READ_BYTES > 2 * FRAME_PAYLOAD_BYTES);
 const _: () = assert!(REPLY_WINDOW_BYTES >= 2 * FRAME_PAYLOAD_BYTES);
 const _: () = assert!(COMMAND_WINDOW_BYTES >= FRAME_PAYLOAD_BYTES + CREDIT_BYTES);
 const _: () = assert!(FRAME_PAYLOAD_BYTES > JOB_BYTES_DEFAULT + 2 + LINE_BYTES);
+
+/// Events that one wake-up takes from the kernel.
+pub const EVENTS: usize = 1024;
+
+/// What one read of a client may bring, in bytes; also what is kept of a client whose commands can't be begun.
+pub const CLIENT_READ_BYTES: usize = 64 << 10;
+
+/// Replies that a client has not taken, from which on it is not read any more, in bytes.
+pub const OUTPUT_HOLD_BYTES: usize = 64 << 10;
+
+/// Connections accepted in a row, so that a flood of them leaves time for the clients that are there.
+pub const ACCEPT_BATCH: usize = 64;
+
+/// How long accepting rests when there is no descriptor left.
+pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Size of a log file without `-s`, in bytes: stock's `Filesizedef`.
+pub const WAL_FILE_BYTES_DEFAULT: u64 = 10 << 20;
+
+/// Smallest `-s`, in bytes: a file must hold its version, the longest tube name and one record; below, every
+/// job would take a file of its own. Stock's own tests go down to 601.
+pub const WAL_FILE_BYTES_MIN: u64 = 512;
+
+/// Largest `-s`, in bytes: the core keeps sizes and offsets in an `int`, and rounds up to whole pages.
+pub const WAL_FILE_BYTES_MAX: u64 = i32::MAX as u64 & !4095;
+
+/// `-f` when it isn't given, in milliseconds: stock's `DEFAULT_FSYNC_MS`.
+pub const SYNC_MS_DEFAULT: u64 = 50;
+
+/// Largest `-f`, in milliseconds: the core counts nanoseconds in 63 bits.
+pub const SYNC_MS_MAX: u64 = i64::MAX as u64 / 1_000_000;
+
+/// Most frontends: each has a link to each owner, so this times `SLOTS_MAX` descriptors bounds the links.
+pub const FRONTENDS_MAX: u16 = 256;
+
+/// How long a command waits for a slot without `--owner-wait`, in milliseconds: longer than a restart takes,
+/// shorter than clients wait for any answer.
+pub const OWNER_WAIT_MS_DEFAULT: u64 = 5000;
+
+/// Largest `--owner-wait`, in milliseconds: a day.
+pub const OWNER_WAIT_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// Connections that the kernel completes before they are accepted: stock's number.
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// First pause before a child is started again, in milliseconds; each next one is twice as long. The very first
+/// restart has none.
+pub const RESTART_PAUSE_MS: u64 = 100;
+
+/// Longest pause before a child is started again, in milliseconds.
+pub const RESTART_PAUSE_MS_MAX: u64 = 30_000;
+
+/// A child that served this long had a good start: its next restart is immediate again, in milliseconds.
+pub const SERVED_WELL_MS: u64 = 10_000;
+
+/// Deaths in a row before it was ready after which a child is given up.
+pub const EARLY_DEATHS_MAX: u32 = 5;
+
+/// How long frontends may take to leave when the server stops, in milliseconds. With the next one it stays
+/// below the ten seconds that container runtimes wait before they kill.
+pub const STOP_FRONTENDS_MS: u64 = 2000;
+
+/// How long owners may take to finish and sync when the server stops, in milliseconds.
+pub const STOP_OWNERS_MS: u64 = 6000;
+
+/// How long a start waits for what the processes of a killed server still hold, in milliseconds: they leave
+/// within one second.
+pub const TAKEOVER_MS: u64 = 1500;
+
+/// Between two looks at it, in milliseconds: a restart is not slowed noticeably, nor a processor kept busy.
+pub const TAKEOVER_STEP_MS: u64 = 10;
+
+const _: () = assert!(WAL_FILE_BYTES_MIN <= 601 && WAL_FILE_BYTES_DEFAULT <= WAL_FILE_BYTES_MAX);
+const _: () = assert!(WAL_FILE_BYTES_MIN as usize > TUBE_NAME_BYTES + 128, "a version, a name and a record");
+const _: () = assert!(RESTART_PAUSE_MS < RESTART_PAUSE_MS_MAX);
+const _: () = assert!(STOP_FRONTENDS_MS + STOP_OWNERS_MS < 10_000);

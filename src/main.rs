@@ -1,3 +1,45 @@
-//! The `trellis` binary: arguments to a role, a role to an exit code.
+//! The `trellis` binary: arguments to a role, a role to an exit code. The only place that exits.
 
-fn main() {}
+use std::process::ExitCode;
+
+use trellis::cli::{self, Command, Saying};
+use trellis::error::Fatal;
+use trellis::{child, log, supervisor};
+
+fn main() -> ExitCode {
+    let parsed = cli::parse(std::env::args_os());
+    parsed.notes.iter().for_each(|note| eprintln!("{note}"));
+    match parsed.command {
+        Command::Serve(settings) => {
+            log::init(settings.verbose);
+            let end = supervisor::run(settings);
+            if let Err(fatal) = &end {
+                tracing::error!("{fatal}");
+            }
+            code(end)
+        }
+        Command::Role { role, index, generation } => code(child::run(role, index, generation)),
+        Command::Topology(request) => match cli::topology::run(&request) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(fatal) => {
+                eprintln!("trellis: {fatal}");
+                code(Err(fatal))
+            }
+        },
+        Command::Say(Saying { text, to_stdout: true, exit }) => {
+            println!("{text}");
+            ExitCode::from(exit.code())
+        }
+        Command::Say(Saying { text, to_stdout: false, exit }) => {
+            eprintln!("{text}");
+            ExitCode::from(exit.code())
+        }
+    }
+}
+
+fn code(end: Result<(), Fatal>) -> ExitCode {
+    end.map_or_else(|fatal| ExitCode::from(fatal.code), |()| ExitCode::SUCCESS)
+}

@@ -67,6 +67,8 @@ pub struct Server {
     pub job_bytes: u64,
     /// `-s`, in bytes, as given: `binlog-max-size` of `stats`.
     pub wal_file_bytes: u64,
+    /// Frontends of the server: with the slots of the topology, the shape of the scoreboard.
+    pub frontends: u16,
     /// How long a command waits for its slot, in milliseconds.
     pub owner_wait_ms: u64,
 }

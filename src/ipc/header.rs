@@ -91,20 +91,21 @@ kinds! {
     ParkUse = 0x26,
     /// Frontend to owner: a question about the slot, not about the session's own state.
     Query = 0x27,
-    /// Owner to frontend: reply bytes.
+    /// Owner to frontend: reply bytes. One reply frame never answers commands of two command frames.
     Reply = 0x30,
+    /// Owner to frontend: the answer to the query of the same sequence.
+    Answer = 0x31,
 }
 
 /// `Command`: the session's watch list here may become empty (it watches tubes of other slots).
 pub const FLAG_PARK_WATCH: u16 = 0x0001;
-/// `Reply`: the reply to `sequence + 1` has begun and goes on in the next frame.
-pub const FLAG_PARTIAL: u16 = 0x0002;
+/// `Answer`: another frame of the same answer follows.
+pub const FLAG_MORE: u16 = 0x0002;
 /// `Reply`: the owner has given the session up.
 pub const FLAG_CLOSED: u16 = 0x0004;
-/// `Cancel`: the reserve ends with DEADLINE_SOON instead of TIMED_OUT.
+/// `Cancel`: the reserve ends with DEADLINE_SOON. Without it the client has half-closed: this and any later
+/// reserve of the session ends with TIMED_OUT where it would wait.
 pub const FLAG_DEADLINE_SOON: u16 = 0x0008;
-/// `Attach`: re-established after the owner's death.
-pub const FLAG_AGAIN: u16 = 0x0010;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {

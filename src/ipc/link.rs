@@ -46,8 +46,9 @@ impl Inbox {
             self.end -= self.start;
             self.start = 0;
         }
-        if self.buffer.len() < LINK_READ_BYTES {
-            self.buffer.resize(LINK_READ_BYTES, 0);
+        let enough = LINK_READ_BYTES.max(self.end + HEADER_BYTES + FRAME_PAYLOAD_BYTES);
+        if self.buffer.len() < enough {
+            self.buffer.resize(enough, 0);
         }
         &mut self.buffer[self.end..]
     }
@@ -97,24 +98,24 @@ impl Outbox {
     pub fn push(&mut self, header: Header, payload: &[u8]) {
         self.push_with(header, payload.len(), |_, room| {
             room.copy_from_slice(payload);
-            payload.len()
+            Some(payload.len())
         });
     }
 
     /// Queues a frame that is written in place: `fill` may change the header, gets `room` bytes for the
-    /// payload and says how many it used.
+    /// payload and says how many it used; with `None` there is no frame.
     pub fn push_with(
         &mut self,
         mut header: Header,
         room: usize,
-        fill: impl FnOnce(&mut Header, &mut [u8]) -> usize,
+        fill: impl FnOnce(&mut Header, &mut [u8]) -> Option<usize>,
     ) {
         assert!(room <= FRAME_PAYLOAD_BYTES);
         let payload = self.end + HEADER_BYTES;
         if self.buffer.len() < payload + room {
             self.buffer.resize(payload + room, 0);
         }
-        let used = fill(&mut header, &mut self.buffer[payload..payload + room]);
+        let Some(used) = fill(&mut header, &mut self.buffer[payload..payload + room]) else { return };
         assert!(used <= room);
         header.length = used as u32;
         header.generation = self.generation;

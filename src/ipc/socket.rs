@@ -58,34 +58,44 @@ impl Link {
 
     /// One read of what has come. A full read says `More`.
     pub fn receive(&mut self) -> Progress {
-        let space = self.inbox.space();
-        let room = space.len();
-        loop {
-            return match self.stream.read(space) {
-                Ok(0) => Progress::Gone,
-                Ok(n) => {
-                    self.inbox.received(n);
-                    if n == room { Progress::More } else { Progress::Done }
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => Progress::Done,
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => Progress::Gone,
-            };
-        }
+        receive(&mut self.stream, &mut self.inbox)
     }
 
     /// Sends what is queued, as far as the peer takes it now. `More`: it takes no more for the moment.
     pub fn send(&mut self) -> Progress {
-        while !self.outbox.is_empty() {
-            match self.stream.write(self.outbox.pending()) {
-                Ok(n) => self.outbox.sent(n),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Progress::More,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Progress::Gone,
-            }
-        }
-        Progress::Done
+        send(&mut self.stream, &mut self.outbox)
     }
+}
+
+/// `Link::receive`, for a link whose parts are kept apart.
+pub fn receive(stream: &mut UnixStream, inbox: &mut Inbox) -> Progress {
+    let space = inbox.space();
+    let room = space.len();
+    loop {
+        return match stream.read(space) {
+            Ok(0) => Progress::Gone,
+            Ok(n) => {
+                inbox.received(n);
+                if n == room { Progress::More } else { Progress::Done }
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Progress::Done,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => Progress::Gone,
+        };
+    }
+}
+
+/// `Link::send`, for a link whose parts are kept apart.
+pub fn send(stream: &mut UnixStream, outbox: &mut Outbox) -> Progress {
+    while !outbox.is_empty() {
+        match stream.write(outbox.pending()) {
+            Ok(n) => outbox.sent(n),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Progress::More,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Progress::Gone,
+        }
+    }
+    Progress::Done
 }
 
 /// A control channel: messages, some with descriptors, between the supervisor and one child.
@@ -146,34 +156,35 @@ impl Channel {
         Progress::Done
     }
 
-    /// Reads what has come, descriptors included.
+    /// Reads what has come, descriptors included. The kernel ends a read behind each message with descriptors,
+    /// so it takes several to come to the end.
     pub fn receive(&mut self) -> Progress {
-        let mut space = [IoSliceMut::new(self.inbox.space())];
-        let room = space[0].len();
-        let mut control = nix::cmsg_space!([RawFd; MESSAGE_FDS]);
-        let fd = self.stream.as_raw_fd();
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let message = loop {
-            match recvmsg::<()>(fd, &mut space, Some(&mut control), flags) {
-                Ok(message) => break message,
+        loop {
+            match self.receive_once() {
+                Ok(true) => {}
+                Ok(false) => return Progress::Gone,
                 Err(nix::Error::EINTR) => {}
                 Err(nix::Error::EAGAIN) => return Progress::Done,
                 Err(_) => return Progress::Gone,
             }
-        };
+        }
+    }
+
+    /// One read; `false`: the peer is gone.
+    fn receive_once(&mut self) -> nix::Result<bool> {
+        let mut space = [IoSliceMut::new(self.inbox.space())];
+        let mut control = nix::cmsg_space!([RawFd; MESSAGE_FDS]);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(self.stream.as_raw_fd(), &mut space, Some(&mut control), flags)?;
         let bytes = message.bytes;
-        let Ok(messages) = message.cmsgs() else { return Progress::Gone };
-        for control in messages {
+        for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = control {
                 // SAFETY: the kernel has just made these descriptors for us and nobody else knows them.
                 self.fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
-        if bytes == 0 {
-            return Progress::Gone;
-        }
         self.inbox.received(bytes);
-        if bytes == room { Progress::More } else { Progress::Done }
+        Ok(bytes > 0)
     }
 
     /// The next whole message.

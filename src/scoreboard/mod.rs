@@ -7,6 +7,7 @@
 //! and another after a change.
 
 mod fields;
+mod usage;
 
 use std::fs::File;
 use std::io;
@@ -17,6 +18,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 pub use fields::{FIELDS, Field, Meaning};
+pub use usage::Usage;
 
 /// Words before the records: the drain flag, and seven that keep records apart from it in the cache.
 const HEAD_WORDS: usize = 8;

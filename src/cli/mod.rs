@@ -1,0 +1,75 @@
+//! The command line: arguments to a command, without doing any of it.
+//!
+//! `serve` is the default and takes stock's flags exactly as stock does; `topology` looks at a data directory;
+//! `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes
+//! nothing and never exits: what is to be said comes back as text, for `main` to print.
+
+mod numbers;
+pub mod role;
+pub mod serve;
+pub mod topology;
+
+use std::ffi::OsString;
+
+use crate::error::Exit;
+use crate::ipc::control::Role;
+
+pub use serve::Settings;
+
+/// What a command line asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    Serve(Settings),
+    Topology(topology::Request),
+    /// One of our own processes.
+    Role {
+        role: Role,
+        index: u16,
+        generation: u32,
+    },
+    /// Print and leave.
+    Say(Saying),
+}
+
+/// A text and the exit code after it. Output that was asked for goes to stdout, everything else to stderr.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Saying {
+    pub text: String,
+    pub to_stdout: bool,
+    pub exit: Exit,
+}
+
+/// A command, and what stock prints to stderr while it reads its flags.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parsed {
+    pub notes: Vec<String>,
+    pub command: Command,
+}
+
+/// Reads a whole command line; the first argument is the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().map_or("trellis".into(), |name| name.to_string_lossy().into_owned());
+    let mut words: Vec<OsString> = arguments.collect();
+    let first = words.first().and_then(|word| word.to_str()).unwrap_or_default();
+    match first {
+        "topology" => just(topology::parse(&words)),
+        "owner" | "frontend" => just(role::parse(&words)),
+        "serve" => {
+            words.remove(0);
+            serve::parse(&program, words)
+        }
+        _ => serve::parse(&program, words),
+    }
+}
+
+fn just(command: Command) -> Parsed {
+    Parsed { notes: Vec::new(), command }
+}
+
+/// What clap has to say: help to stdout, a wrong argument to stderr with stock's code for it.
+fn clap_saying(error: clap::Error) -> Command {
+    let to_stdout = !error.use_stderr();
+    let exit = if to_stdout { Exit::Done } else { Exit::Usage };
+    Command::Say(Saying { text: error.to_string().trim_end().to_owned(), to_stdout, exit })
+}

@@ -1,0 +1,444 @@
+//! The frontend's event loop: listening sockets, clients, links, the control channel.
+//!
+//! A wake-up takes what has come from everybody, deals with it, and then writes once to each owner and each
+//! client that there is something for. All sockets are edge-triggered: what is left unread is remembered, and no
+//! state of a socket can keep the loop spinning.
+
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+use tracing::{info, warn};
+
+use super::client::Listener;
+use super::owners::Owners;
+use super::session::{Context, Session};
+use super::stats::Facts;
+use crate::error::Fatal;
+use crate::ipc::control::{self, LinkHello, Peer, Role, Start};
+use crate::ipc::header::Kind;
+use crate::ipc::socket::{Channel, Link, Progress};
+use crate::ipc::{Header, Inbox, SessionId};
+use crate::limits::{ACCEPT_BATCH, ACCEPT_PAUSE, CLIENT_READ_BYTES, EVENTS, SLOTS_MAX};
+use crate::protocol::TubeName;
+use crate::scoreboard::{Field, Scoreboard, Usage};
+
+const CONTROL: Token = Token(0);
+/// Tokens of listening sockets, links and clients: these and the number of each.
+const FIRST_LISTENER: usize = 1;
+const FIRST_LINK: usize = 64;
+const FIRST_CLIENT: usize = FIRST_LINK + SLOTS_MAX as usize;
+
+pub struct Frontend<'a> {
+    poll: Poll,
+    channel: Channel,
+    start: &'a Start,
+    ctx: Context<'a>,
+    listeners: Vec<Listener>,
+    /// Connections may be waiting to be accepted.
+    accepting: bool,
+    /// No descriptor was left: accepting goes on then.
+    accept_paused: Option<Instant>,
+    inboxes: Vec<Receiver>,
+    sessions: Slab<Session>,
+    /// Sessions to look after in this round.
+    list: Vec<usize>,
+    /// Slots whose outbox was full when a command could not be begun.
+    full: Vec<u16>,
+    room: Vec<u8>,
+    usage: Usage<'a>,
+    stopping: bool,
+}
+
+/// The receiving half of a slot's link.
+#[derive(Default)]
+struct Receiver {
+    inbox: Inbox,
+    /// The owner's first frame came and names our topology.
+    greeted: bool,
+    /// There may be more to read, though no event will say so.
+    more: bool,
+}
+
+impl<'a> Frontend<'a> {
+    pub fn new(
+        mut channel: Channel,
+        start: &'a Start,
+        board: &'a Scoreboard,
+        mut listeners: Vec<Listener>,
+    ) -> io::Result<Frontend<'a>> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut channel.stream, CONTROL, Interest::READABLE | Interest::WRITABLE)?;
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Token(FIRST_LISTENER + number))?;
+        }
+        let record = board.frontend(start.index);
+        let ctx = Context {
+            owners: Owners::new(start.topology.slots),
+            topology: &start.topology,
+            server: &start.server,
+            board,
+            record,
+            facts: Facts::gather()?,
+            default_tube: TubeName::new(b"default").expect("a valid name"),
+            last_epoch: 0,
+        };
+        Ok(Frontend {
+            poll,
+            channel,
+            start,
+            ctx,
+            listeners,
+            accepting: false,
+            accept_paused: None,
+            inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
+            sessions: Slab::new(),
+            list: Vec::new(),
+            full: Vec::new(),
+            room: vec![0; 2 * CLIENT_READ_BYTES],
+            usage: Usage::new(record),
+            stopping: false,
+        })
+    }
+
+    pub fn serve(mut self) -> Result<(), Fatal> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut timeout = Some(Duration::ZERO);
+        let mut ready = false;
+        while !self.stopping {
+            match self.poll.poll(&mut events, timeout) {
+                Err(e) if e.kind() != ErrorKind::Interrupted => return Err(Fatal::temporary("epoll", e)),
+                _ => {}
+            }
+            for event in &events {
+                match event.token() {
+                    CONTROL => self.control(),
+                    Token(token) if token < FIRST_LINK => self.accepting = true,
+                    Token(token) if token < FIRST_CLIENT => {
+                        self.inboxes[token - FIRST_LINK].more |=
+                            event.is_readable() || event.is_read_closed();
+                    }
+                    Token(token) => {
+                        let key = token - FIRST_CLIENT;
+                        if let Some(session) = self.sessions.get_mut(key) {
+                            session.readable |= event.is_readable() || event.is_read_closed();
+                            session.fin |= event.is_read_closed();
+                            session.dead |= event.is_error();
+                            self.look_after(key);
+                        }
+                    }
+                }
+            }
+            for slot in 0..self.ctx.owners.count() {
+                if self.inboxes[usize::from(slot)].more {
+                    self.receive(slot);
+                }
+            }
+            // Links come up after Start; until all are there the clients' queue is the kernel's.
+            if !ready && self.ctx.owners.all_up() {
+                ready = true;
+                self.channel.queue(Kind::Ready, b"", vec![]);
+                self.channel.flush();
+            }
+            if ready {
+                self.accept();
+            }
+            self.lose_patience();
+            self.round();
+            self.usage.publish();
+            timeout = self.timeout(ready);
+        }
+        Ok(())
+    }
+
+    /// Looks after every session that something happened to, then sends.
+    fn round(&mut self) {
+        let mut list = std::mem::take(&mut self.list);
+        for key in list.drain(..) {
+            if self.sessions.contains(key) {
+                self.sessions[key].listed = false;
+                self.serve_client(key);
+            }
+        }
+        list.append(&mut self.list);
+        self.list = list;
+        for slot in self.ctx.owners.send() {
+            self.slot_down(slot);
+        }
+        let drained: Vec<u16> = self.full.iter().copied().filter(|&s| !self.ctx.owners.is_full(s)).collect();
+        if !drained.is_empty() {
+            self.full.retain(|s| !drained.contains(s));
+            self.look_after_all(|session| !session.input.is_empty());
+        }
+        for slot in 0..self.ctx.owners.count() {
+            if self.ctx.owners.is_full(slot) && !self.full.contains(&slot) {
+                self.full.push(slot);
+            }
+        }
+    }
+
+    fn timeout(&self, ready: bool) -> Option<Duration> {
+        let accepts = ready && self.accepting && self.accept_paused.is_none();
+        if accepts || !self.list.is_empty() || self.inboxes.iter().any(|i| i.more) {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let wait = self.start.server.owner_wait();
+        let patience = (!self.ctx.owners.all_up())
+            .then(|| self.sessions.iter().filter_map(|(_, s)| s.patience_ends(wait)).min())
+            .flatten();
+        [self.accept_paused, patience].into_iter().flatten().min().map(|at| at.saturating_duration_since(now))
+    }
+
+    fn look_after(&mut self, key: usize) {
+        let session = &mut self.sessions[key];
+        if !std::mem::replace(&mut session.listed, true) {
+            self.list.push(key);
+        }
+    }
+
+    fn look_after_all(&mut self, which: impl Fn(&Session) -> bool) {
+        let keys: Vec<usize> = self.sessions.iter().filter(|(_, s)| which(s)).map(|(key, _)| key).collect();
+        for key in keys {
+            self.look_after(key);
+        }
+    }
+
+    // ---- clients ----
+
+    fn accept(&mut self) {
+        if self.accept_paused.is_some_and(|until| until <= Instant::now()) {
+            self.accept_paused = None;
+            self.accepting = true;
+        }
+        if !self.accepting || self.accept_paused.is_some() {
+            return;
+        }
+        self.accepting = false;
+        for number in 0..self.listeners.len() {
+            for _ in 0..ACCEPT_BATCH {
+                match self.listeners[number].accept() {
+                    Ok(stream) => self.accepted(stream),
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e)
+                        if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
+                    {
+                        warn!(error = %e, "accepting pauses: too few descriptors; raise the limit on open files");
+                        self.accept_paused = Some(Instant::now() + ACCEPT_PAUSE);
+                        return;
+                    }
+                    // The client is gone before it was accepted, or a signal came.
+                    Err(_) => {}
+                }
+                self.accepting = true;
+            }
+        }
+    }
+
+    fn accepted(&mut self, mut stream: super::client::Stream) {
+        let epoch = self.ctx.next_epoch();
+        let entry = self.sessions.vacant_entry();
+        let key = entry.key();
+        if let Err(error) = stream.register(self.poll.registry(), Token(FIRST_CLIENT + key)) {
+            return warn!(%error, "client socket");
+        }
+        let id = SessionId { index: key as u32, epoch };
+        let session = entry.insert(Session::new(id, stream, &self.ctx.default_tube));
+        session.attach_default(&mut self.ctx);
+        self.ctx.record.add(Field::Connections, 1);
+        self.ctx.record.add(Field::TotalConnections, 1);
+        self.look_after(key);
+    }
+
+    /// Reads what the client sent, deals with it and with what was left before, and sends its replies.
+    fn serve_client(&mut self, key: usize) {
+        let session = &mut self.sessions[key];
+        if !session.dead {
+            self.read_client(key);
+        }
+        let session = &mut self.sessions[key];
+        if !session.dead {
+            session.release_idle(&mut self.ctx);
+            session.dead |= session.output.flush(&mut session.stream).is_err();
+            session.credit_owners(&mut self.ctx);
+            session.dead |= session.is_finished();
+        }
+        if session.dead {
+            self.close(key);
+        } else if (session.readable && session.input.len() < CLIENT_READ_BYTES && session.takes_input())
+            || session.can_go_on()
+        {
+            self.look_after(key);
+        }
+    }
+
+    fn read_client(&mut self, key: usize) {
+        let session = &mut self.sessions[key];
+        let mut have = session.input.len();
+        let mut whole = std::mem::take(&mut session.input);
+        if have > CLIENT_READ_BYTES || !session.readable || !session.takes_input() {
+            let used = session.advance(&mut self.ctx, &whole);
+            whole.drain(..used);
+            session.input = whole;
+            return;
+        }
+        let room = &mut self.room;
+        room[..have].copy_from_slice(&whole);
+        let space = &mut room[have..have + CLIENT_READ_BYTES];
+        match session.stream.read(space) {
+            Ok(Some(0)) => {
+                session.readable = false;
+                session.half_close(&mut self.ctx);
+            }
+            Ok(Some(n)) => {
+                // Less than there was room for: the socket is empty, and an event will say when it is not.
+                session.readable = n == CLIENT_READ_BYTES || session.fin;
+                have += n;
+            }
+            Ok(None) => session.readable = false,
+            Err(_) => {
+                session.dead = true;
+                return;
+            }
+        }
+        let used = session.advance(&mut self.ctx, &room[..have]);
+        whole.clear();
+        whole.extend_from_slice(&room[used..have]);
+        if whole.is_empty() {
+            whole = Vec::new(); // an idle client holds no memory
+        }
+        session.input = whole;
+    }
+
+    fn close(&mut self, key: usize) {
+        let mut session = self.sessions.remove(key);
+        session.detach_all(&mut self.ctx);
+        let record = self.ctx.record;
+        record.subtract(Field::Connections, 1);
+        record.subtract(Field::Producers, session.producer.into());
+        record.subtract(Field::Workers, session.worker.into());
+    }
+
+    // ---- owners ----
+
+    fn receive(&mut self, slot: u16) {
+        let side = &mut self.inboxes[usize::from(slot)];
+        let progress = self.ctx.owners.receive(slot, &mut side.inbox);
+        side.more = progress == Progress::More;
+        let fault = loop {
+            match side.inbox.next() {
+                Ok(None) => break None,
+                Ok(Some(frame)) if !side.greeted => {
+                    if frame.header.kind != Kind::LinkHello || !greets(frame.payload, slot, self.start) {
+                        break Some("its hello names another topology".to_owned());
+                    }
+                    side.greeted = true;
+                }
+                Ok(Some(frame)) => {
+                    let key = frame.header.session.index as usize;
+                    if let Some(session) = self.sessions.get_mut(key) {
+                        session.frame(&mut self.ctx, slot, frame);
+                        if !std::mem::replace(&mut session.listed, true) {
+                            self.list.push(key);
+                        }
+                    }
+                }
+                Err(e) => break Some(e.to_string()),
+            }
+        };
+        let gone = (progress == Progress::Gone).then(|| "it closed the link".to_owned());
+        if let Some(reason) = fault.or(gone) {
+            info!(slot, reason, "link down");
+            self.slot_down(slot);
+        }
+    }
+
+    fn slot_down(&mut self, slot: u16) {
+        if !self.ctx.owners.is_up(slot) {
+            return;
+        }
+        self.ctx.owners.down(slot);
+        self.inboxes[usize::from(slot)] = Receiver::default();
+        for (_, session) in &mut self.sessions {
+            session.slot_down(&mut self.ctx, slot);
+        }
+        self.look_after_all(|_| true);
+    }
+
+    fn slot_up(&mut self, payload: &[u8]) {
+        let (who, fd) = match (control::decode::<Peer>(Kind::LinkUp, payload), self.channel.take_fd()) {
+            (Ok(who), Some(fd)) if who.index < self.ctx.owners.count() => (who, fd),
+            _ => return warn!("LinkUp without peer or descriptor"),
+        };
+        self.slot_down(who.index);
+        let hello = LinkHello {
+            role: Role::Frontend,
+            index: self.start.index,
+            fingerprint: self.start.topology.fingerprint().to_string(),
+        };
+        let token = Token(FIRST_LINK + usize::from(who.index));
+        let inbox = Link::new(fd, self.start.generation).and_then(|mut link| {
+            link.outbox.push(Header::new(Kind::LinkHello, SessionId::default(), 0), &control::encode(&hello));
+            self.ctx.owners.up(who.index, link, self.poll.registry(), token)
+        });
+        match inbox {
+            Ok(inbox) => {
+                self.inboxes[usize::from(who.index)] = Receiver { inbox, greeted: false, more: true };
+            }
+            Err(error) => return warn!(%error, "link"),
+        }
+        info!(slot = who.index, generation = who.generation, "link up");
+        for (_, session) in &mut self.sessions {
+            session.slot_up(&mut self.ctx, who.index);
+        }
+        self.look_after_all(|_| true);
+    }
+
+    /// Refuses what has waited too long for a slot that is away.
+    fn lose_patience(&mut self) {
+        if self.ctx.owners.all_up() {
+            return;
+        }
+        let now = Instant::now();
+        let wait = self.start.server.owner_wait();
+        let is_over = |session: &Session| session.patience_ends(wait).is_some_and(|at| at <= now);
+        for (_, session) in self.sessions.iter_mut().filter(|(_, s)| is_over(s)) {
+            session.lose_patience(&mut self.ctx, now);
+        }
+        self.look_after_all(|session| session.stalled);
+    }
+
+    // ---- the supervisor ----
+
+    fn control(&mut self) {
+        let progress = self.channel.receive();
+        loop {
+            let (kind, payload) = match self.channel.next() {
+                Ok(Some(frame)) => (frame.header.kind, frame.payload.to_vec()),
+                Ok(None) => break,
+                Err(e) => {
+                    warn!(error = %e, "control channel");
+                    self.stopping = true;
+                    return;
+                }
+            };
+            match kind {
+                Kind::LinkUp => self.slot_up(&payload),
+                Kind::Ping => self.channel.queue(Kind::Pong, b"", vec![]),
+                Kind::Stop => self.stopping = true,
+                // A link says by itself that it is down; draining is the owners' business.
+                Kind::LinkDown | Kind::Drain => {}
+                kind => warn!(?kind, "unexpected control message"),
+            }
+        }
+        // The supervisor is gone: so is the server.
+        self.stopping |= progress == Progress::Gone || self.channel.flush() == Progress::Gone;
+    }
+}
+
+fn greets(payload: &[u8], slot: u16, start: &Start) -> bool {
+    control::decode::<LinkHello>(Kind::LinkHello, payload).is_ok_and(|hello| {
+        hello.role == Role::Owner && hello.index == slot && hello.fingerprint == start.fingerprint
+    })
+}

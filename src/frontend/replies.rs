@@ -1,0 +1,120 @@
+//! Frames to client bytes: reply bytes pass through, and what waited for them goes on.
+
+use super::session::{Attachment, Context, Pending, Session, What};
+use crate::ipc::header::{FLAG_CLOSED, FLAG_MORE};
+use crate::ipc::{Frame, Kind};
+use crate::limits::CREDIT_BYTES;
+use crate::scoreboard::Field;
+
+/// `a` comes before or is `b`, among numbers modulo 2^32 that lie close together.
+fn reached(a: u32, b: u32) -> bool {
+    b.wrapping_sub(a) < 1 << 31
+}
+
+impl Attachment {
+    /// All but `undelivered` bytes of what was received are with the client.
+    pub fn acknowledge(&mut self, undelivered: u32) {
+        let delivered = self.received.wrapping_sub(undelivered);
+        if reached(self.credited, delivered) {
+            self.credited = delivered;
+        }
+    }
+}
+
+impl Session {
+    /// Handles a frame that a slot's owner sent for this session.
+    pub fn frame(&mut self, ctx: &mut Context<'_>, slot: u16, frame: Frame<'_>) {
+        let Frame { header, payload } = frame;
+        if header.kind == Kind::Answer {
+            if header.session != self.id {
+                return;
+            }
+            return self.tubes_answered(slot, header.sequence, payload, header.flags & FLAG_MORE == 0);
+        }
+        let epoch = header.session.epoch;
+        let Some(attachment) = self.attachment(slot).filter(|a| a.epoch == epoch) else { return };
+        attachment.acked = header.ack;
+        attachment.partial =
+            header.sequence == attachment.done && (attachment.partial || !payload.is_empty());
+        attachment.deadline = header.deadline;
+        attachment.received = attachment.received.wrapping_add(payload.len() as u32);
+        if header.flags & FLAG_CLOSED != 0 {
+            self.dead = true;
+            return;
+        }
+        if header.kind == Kind::Reply {
+            self.reply(ctx, slot, header.sequence, payload);
+        }
+    }
+
+    fn reply(&mut self, ctx: &mut Context<'_>, slot: u16, sequence: u32, payload: &[u8]) {
+        match self.pending.front() {
+            Some(Pending::Remote(remote)) if remote.slot == slot && remote.what.is_special() => {
+                if matches!(remote.what, What::ReserveJob) {
+                    if payload.starts_with(b"RESERVED") {
+                        self.is_worker(ctx.record);
+                    }
+                    self.output.push(payload);
+                } else {
+                    return self.reference_changed(ctx, slot, sequence, payload);
+                }
+            }
+            _ => self.output.push(payload),
+        }
+        self.completed(slot, sequence);
+        self.turn(ctx);
+    }
+
+    /// Commands of the slot up to `sequence` are answered.
+    pub fn completed(&mut self, slot: u16, sequence: u32) {
+        if let Some(attachment) = self.attachment(slot) {
+            attachment.done = sequence;
+        }
+        while let Some(Pending::Remote(remote)) = self.pending.front()
+            && remote.slot == slot
+            && reached(remote.sequence, sequence)
+        {
+            self.pending.pop_front();
+        }
+    }
+
+    /// Gives the client what was waiting for the replies before it.
+    pub fn turn(&mut self, ctx: &mut Context<'_>) {
+        while let Some(pending) = self.pending.pop_front() {
+            match pending {
+                Pending::Local(bytes) => self.output.push(&bytes),
+                Pending::Stats => {
+                    ctx.record.add(Field::CmdStats, 1);
+                    self.output.push(&ctx.facts.render(ctx.board, ctx.server));
+                }
+                remote @ Pending::Remote(_) => {
+                    self.pending.push_front(remote);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tubes_answered(&mut self, slot: u16, number: u32, names: &[u8], whole: bool) {
+        let Some(query) = self.query.as_mut().filter(|q| q.number == number) else { return };
+        query.add(slot, names, whole);
+        if query.is_complete() {
+            let reply = query.render();
+            self.query = None;
+            self.barrier = false;
+            self.answer(reply);
+        }
+    }
+
+    /// After the client took bytes: tells owners of it where enough has come together.
+    pub fn credit_owners(&mut self, ctx: &mut Context<'_>) {
+        let undelivered = self.output.len() as u32;
+        for at in 0..self.attachments.len() {
+            let attachment = &self.attachments[at];
+            let owed = attachment.received.wrapping_sub(undelivered).wrapping_sub(attachment.credited);
+            if (CREDIT_BYTES as u32..1 << 31).contains(&owed) {
+                self.send_frame(ctx, self.attachments[at].slot, Kind::Credit, 0, b"");
+            }
+        }
+    }
+}

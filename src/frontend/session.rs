@@ -1,0 +1,286 @@
+//! A client connection as the frontend knows it.
+//!
+//! Invariants: all commands under way (`Pending::Remote`) are for one slot; each has a reply to come, in
+//! order. A session has an attachment for each slot that holds a virtual connection for it, and no other. While
+//! `barrier` is set nothing is begun: a change of references or a question to all owners is under way.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::client::{Output, Stream};
+use super::owners::Owners;
+use super::stats::Facts;
+use super::tube_list::TubeQuery;
+use super::watch_list::WatchList;
+use crate::ipc::control::Server;
+use crate::ipc::{Kind, SessionId};
+use crate::limits::{COMMAND_WINDOW_BYTES, OUTPUT_HOLD_BYTES};
+use crate::protocol::TubeName;
+use crate::scoreboard::{Field, Record, Scoreboard};
+use crate::topology::Topology;
+
+/// What sessions share: the ways to the owners, and what is the same for all.
+pub struct Context<'a> {
+    pub owners: Owners,
+    pub topology: &'a Topology,
+    pub server: &'a Server,
+    pub board: &'a Scoreboard,
+    /// This frontend's own numbers.
+    pub record: Record<'a>,
+    pub facts: Facts,
+    pub default_tube: TubeName,
+    /// The last epoch given to a session or an attachment; none is used twice in a generation.
+    pub last_epoch: u32,
+}
+
+impl Context<'_> {
+    pub fn next_epoch(&mut self) -> u32 {
+        self.last_epoch = self.last_epoch.wrapping_add(1);
+        self.last_epoch
+    }
+}
+
+pub struct Session {
+    pub id: SessionId,
+    pub stream: Stream,
+    /// Bytes that came and could not be dealt with yet.
+    pub input: Vec<u8>,
+    pub mode: Mode,
+    pub output: Output,
+    pub used: TubeName,
+    pub watched: WatchList,
+    pub attachments: Vec<Attachment>,
+    pub pending: VecDeque<Pending>,
+    pub barrier: bool,
+    pub query: Option<TubeQuery>,
+    pub queries: u32,
+    /// The next command waits for this slot to come back, since then.
+    pub waits_for: Option<(u16, Instant)>,
+    /// Commands under way wait to be sent again, since then.
+    pub outage: Option<Instant>,
+    /// The socket may have more to read, though no event will say so.
+    pub readable: bool,
+    /// An event said that the client sends no more; what it sent before is still to be read.
+    pub fin: bool,
+    /// Input is left that could not be begun.
+    pub stalled: bool,
+    /// Input is left because the client is behind with reading.
+    pub held: bool,
+    /// The client sends no more.
+    pub half_closed: bool,
+    /// `quit`: nothing more is read, and the connection closes after the replies before it.
+    pub quitting: bool,
+    /// The connection is to be closed now.
+    pub dead: bool,
+    pub producer: bool,
+    pub worker: bool,
+    /// It is in the event loop's list of sessions to look after.
+    pub listed: bool,
+}
+
+/// What the next byte from the client is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Of a command line.
+    Line,
+    /// Of a line that is too long.
+    TooLong,
+    /// Of a body on its way to a slot.
+    Body { slot: u16, left: u64 },
+    /// Of a body that is thrown away, and what is answered then.
+    Skip { left: u64, reply: &'static [u8] },
+}
+
+/// A virtual connection of the session at a slot. Byte counts are modulo 2^32:
+/// `acked <= sent_bytes <= acked + COMMAND_WINDOW_BYTES`, `credited <= received`.
+pub struct Attachment {
+    pub slot: u16,
+    /// Tells it from earlier ones of the session at that slot, whose late frames mean nothing.
+    pub epoch: u32,
+    /// The owner has been told of it (its generation of now).
+    pub established: bool,
+    /// The client has the beginning of a reply whose end is still to come.
+    pub partial: bool,
+    /// Commands begun and answered.
+    pub sent: u32,
+    pub done: u32,
+    /// Command bytes sent, and taken by the owner.
+    pub sent_bytes: u32,
+    pub acked: u32,
+    /// Reply bytes received, and told to the owner as delivered.
+    pub received: u32,
+    pub credited: u32,
+    /// Soonest end of a reservation there, on the server's clock; 0: none.
+    pub deadline: i64,
+}
+
+/// A reply that the client is to get, in the order of its commands.
+pub enum Pending {
+    Remote(Remote),
+    /// Made here, waiting for its turn.
+    Local(Cow<'static, [u8]>),
+    /// `stats`, made when its turn comes.
+    Stats,
+}
+
+/// A command, or several alike, under way to a slot.
+pub struct Remote {
+    pub slot: u16,
+    /// Number of the (last) command within the attachment.
+    pub sequence: u32,
+    pub what: What,
+    /// The line, for commands that may be sent again to another generation; empty for others.
+    pub line: Box<[u8]>,
+}
+
+pub enum What {
+    /// Changes jobs: of unknown outcome when its owner dies. Several in a row are one entry.
+    Change,
+    /// Reads only.
+    Read,
+    /// `reserve`, and when its time is over.
+    Reserve {
+        until: Option<Instant>,
+    },
+    ReserveJob,
+    Use(TubeName),
+    Watch(TubeName),
+    Ignore(TubeName),
+    /// The used tube's old owner lets go of it; then the client gets this reply.
+    Park(Vec<u8>),
+}
+
+impl What {
+    /// Whether its reply needs a look: such a command has its frame, and so its reply, to itself.
+    pub fn is_special(&self) -> bool {
+        !matches!(self, What::Change | What::Read | What::Reserve { .. })
+    }
+}
+
+impl Attachment {
+    pub fn new(slot: u16, epoch: u32) -> Attachment {
+        Attachment {
+            slot,
+            epoch,
+            established: false,
+            partial: false,
+            sent: 0,
+            done: 0,
+            sent_bytes: 0,
+            acked: 0,
+            received: 0,
+            credited: 0,
+            deadline: 0,
+        }
+    }
+
+    /// Command bytes that may still be sent.
+    pub fn window(&self) -> usize {
+        COMMAND_WINDOW_BYTES.saturating_sub(self.sent_bytes.wrapping_sub(self.acked) as usize)
+    }
+}
+
+impl Session {
+    pub fn new(id: SessionId, stream: Stream, default_tube: &TubeName) -> Session {
+        Session {
+            id,
+            stream,
+            input: Vec::new(),
+            mode: Mode::Line,
+            output: Output::default(),
+            used: default_tube.clone(),
+            watched: WatchList::of(default_tube.clone()),
+            attachments: Vec::with_capacity(1),
+            pending: VecDeque::new(),
+            barrier: false,
+            query: None,
+            queries: 0,
+            waits_for: None,
+            outage: None,
+            readable: true,
+            fin: false,
+            stalled: false,
+            held: false,
+            half_closed: false,
+            quitting: false,
+            dead: false,
+            producer: false,
+            worker: false,
+            listed: false,
+        }
+    }
+
+    pub fn attachment(&mut self, slot: u16) -> Option<&mut Attachment> {
+        self.attachments.iter_mut().find(|a| a.slot == slot)
+    }
+
+    /// The slot that commands under way are for.
+    pub fn flight(&self) -> Option<u16> {
+        self.pending.iter().find_map(|p| match p {
+            Pending::Remote(remote) => Some(remote.slot),
+            _ => None,
+        })
+    }
+
+    /// Attaches the session to the owner of `default`, which it uses and watches from the start.
+    pub fn attach_default(&mut self, ctx: &mut Context<'_>) {
+        let slot = ctx.topology.slot_of(self.used.as_bytes());
+        self.attachments.push(Attachment::new(slot, ctx.next_epoch()));
+        self.establish(ctx, slot);
+    }
+
+    /// The client sends no more. What it sent is still executed, but it must not wait in reserve.
+    pub fn half_close(&mut self, ctx: &mut Context<'_>) {
+        self.half_closed = true;
+        if let Some(slot) = self.flight() {
+            self.send_frame(ctx, slot, Kind::Cancel, 0, b"");
+        }
+    }
+
+    /// Whether the client's socket is to be read. A client that does not read its replies is not read either.
+    pub fn takes_input(&self) -> bool {
+        !self.half_closed && !self.quitting && self.output.len() < OUTPUT_HOLD_BYTES
+    }
+
+    /// It was held up by unread replies, and is not any more.
+    pub fn can_go_on(&self) -> bool {
+        self.held && self.output.len() < OUTPUT_HOLD_BYTES
+    }
+
+    /// Nothing more will come of it: the client has ended it, and has all its replies.
+    pub fn is_finished(&self) -> bool {
+        let ended = self.quitting || (self.half_closed && !self.stalled && !self.held);
+        ended && !self.barrier && self.output.is_empty() && (self.pending.is_empty() || self.lacks_body())
+    }
+
+    /// All that is under way is a put whose body the client has not sent to its end.
+    fn lacks_body(&self) -> bool {
+        let Mode::Body { slot, .. } = self.mode else { return false };
+        self.half_closed
+            && self.pending.len() == 1
+            && self.attachments.iter().any(|a| a.slot == slot && a.sent == a.done.wrapping_add(1))
+    }
+
+    pub fn is_producer(&mut self, record: Record<'_>) {
+        if !std::mem::replace(&mut self.producer, true) {
+            record.add(Field::Producers, 1);
+        }
+    }
+
+    pub fn is_worker(&mut self, record: Record<'_>) {
+        if !std::mem::replace(&mut self.worker, true) {
+            record.add(Field::Workers, 1);
+        }
+    }
+
+    /// Answers with bytes made here: at once, or when the replies before have come.
+    pub fn answer(&mut self, bytes: impl Into<Cow<'static, [u8]>>) {
+        let bytes = bytes.into();
+        if self.pending.is_empty() {
+            self.output.push(&bytes);
+        } else {
+            self.pending.push_back(Pending::Local(bytes));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Keeps the log's promises: what a batch logged is written in one go, synced as `-f` and `-F` say, and an old
+//! file is closed or unlinked only after what replaced it is written (and synced, where syncing is on).
+//!
+//! With `-f0` no reply leaves before one fsync that covers the whole batch. With `-f MS` a thread syncs, so that
+//! no client waits for the disk, and a timer sees to trailing records. An error means that the owner must stop
+//! at once, before any reply of the batch leaves.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::core_ffi::{Chore, Engine};
+use crate::ipc::control::Wal;
+
+/// A slot's commits.
+pub struct Commit {
+    /// `None`: no log, or never synced (`-F`).
+    policy: Policy,
+    /// Where the log files are, to sync their names; `None`: no log.
+    dir: Option<Arc<File>>,
+    syncs: u64,
+    /// `Policy::Every` only: what the next sync has to cover and may then do.
+    next: SyncJob,
+    /// The file that was written last, by its number in the core and as a handle of ours.
+    current: Option<(RawFd, Arc<File>)>,
+    synced_at: Instant,
+    syncer: Option<Syncer>,
+}
+
+#[derive(Clone, Copy)]
+enum Policy {
+    Never,
+    /// Before any reply of the batch leaves.
+    Always,
+    /// At most this often, in the background.
+    Every(Duration),
+}
+
+/// What one background sync covers, and what may be done after it.
+#[derive(Default)]
+struct SyncJob {
+    files: Vec<Arc<File>>,
+    dir: Option<Arc<File>>,
+    after: Vec<Chore>,
+}
+
+struct Syncer {
+    jobs: Sender<SyncJob>,
+    results: Receiver<io::Result<()>>,
+    busy: bool,
+}
+
+impl Commit {
+    pub fn new(wal: Option<&Wal>) -> io::Result<Commit> {
+        let policy = match wal.map(|w| w.sync_ms) {
+            None | Some(None) => Policy::Never,
+            Some(Some(0)) => Policy::Always,
+            Some(Some(ms)) => Policy::Every(Duration::from_millis(ms)),
+        };
+        let dir = wal.map(|w| File::open(&w.dir)).transpose()?.map(Arc::new);
+        Ok(Commit {
+            policy,
+            dir,
+            syncs: 0,
+            next: SyncJob::default(),
+            current: None,
+            synced_at: Instant::now(),
+            syncer: None,
+        })
+    }
+
+    /// Starts the thread that syncs in the background, if the policy has one. `waker` is woken when a sync
+    /// has ended.
+    pub fn start(&mut self, waker: Arc<mio::Waker>) -> io::Result<()> {
+        if !matches!(self.policy, Policy::Every(_)) {
+            return Ok(());
+        }
+        let (jobs, todo) = bounded::<SyncJob>(1);
+        let (done, results) = bounded(1);
+        std::thread::Builder::new().name("wal-sync".into()).spawn(move || {
+            for job in todo {
+                let result = job.run();
+                if done.send(result).is_err() || waker.wake().is_err() {
+                    return;
+                }
+            }
+        })?;
+        self.syncer = Some(Syncer { jobs, results, busy: false });
+        Ok(())
+    }
+
+    /// Syncs done so far.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Commits what was logged since the last call.
+    pub fn batch(&mut self, engine: &mut Engine) -> io::Result<()> {
+        if self.dir.is_none() {
+            return Ok(());
+        }
+        engine.flush_wal()?;
+        match self.policy {
+            Policy::Never => {
+                engine.take_written_wal();
+                while let Some(chore) = engine.next_chore() {
+                    finish(chore)?;
+                }
+            }
+            Policy::Always => self.sync_now(engine)?,
+            Policy::Every(interval) => self.sync_later(engine, interval)?,
+        }
+        Ok(())
+    }
+
+    /// How long until `batch` should be called though nothing is logged.
+    pub fn due_in(&self) -> Option<Duration> {
+        let Policy::Every(interval) = self.policy else { return None };
+        let idle = self.syncer.as_ref().is_some_and(|s| !s.busy);
+        (idle && !self.next.is_empty()).then(|| interval.saturating_sub(self.synced_at.elapsed()))
+    }
+
+    /// The last commit of all: everything is on disk when it returns.
+    pub fn finish(&mut self, engine: &mut Engine) -> io::Result<()> {
+        if let Some(syncer) = self.syncer.as_mut().filter(|s| s.busy) {
+            syncer.busy = false;
+            syncer.results.recv().map_err(io::Error::other)??;
+        }
+        if let Policy::Every(_) = self.policy {
+            engine.flush_wal()?;
+            self.collect(engine)?;
+            return std::mem::take(&mut self.next).run();
+        }
+        self.batch(engine)
+    }
+
+    fn sync_now(&mut self, engine: &mut Engine) -> io::Result<()> {
+        let mut after = Vec::new();
+        let mut synced = false;
+        while let Some(chore) = engine.next_chore() {
+            match &chore {
+                Chore::Close(file) => {
+                    file.sync_data()?;
+                    synced = true;
+                }
+                Chore::SyncDir => self.dir.as_ref().expect("there is a log").sync_all()?,
+                Chore::Unlink(_) => {}
+            }
+            after.push(chore);
+        }
+        if let Some(fd) = engine.take_written_wal() {
+            nix::unistd::fdatasync(fd)?;
+            synced = true;
+        }
+        self.syncs += u64::from(synced);
+        after.into_iter().try_for_each(finish)
+    }
+
+    fn sync_later(&mut self, engine: &mut Engine, interval: Duration) -> io::Result<()> {
+        self.collect(engine)?;
+        let syncer = self.syncer.as_mut().expect("started with the event loop");
+        if let Ok(result) = syncer.results.try_recv() {
+            syncer.busy = false;
+            result?;
+        }
+        if !syncer.busy && !self.next.is_empty() && self.synced_at.elapsed() >= interval {
+            self.synced_at = Instant::now();
+            self.syncs += 1;
+            syncer.busy = true;
+            syncer.jobs.send(std::mem::take(&mut self.next)).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what was written and what is to be done to the next background sync.
+    fn collect(&mut self, engine: &mut Engine) -> io::Result<()> {
+        if let Some(fd) = engine.take_written_wal() {
+            let raw = fd.as_raw_fd();
+            if self.current.as_ref().is_none_or(|(number, _)| *number != raw) {
+                self.current = Some((raw, Arc::new(File::from(fd.try_clone_to_owned()?))));
+            }
+            let (_, file) = self.current.as_ref().expect("just set");
+            if !self.next.files.iter().any(|f| Arc::ptr_eq(f, file)) {
+                self.next.files.push(Arc::clone(file));
+            }
+        }
+        while let Some(chore) = engine.next_chore() {
+            match &chore {
+                // The core may use the number again for another file.
+                Chore::Close(file) => {
+                    if self.current.as_ref().is_some_and(|(number, _)| *number == file.as_raw_fd()) {
+                        self.current = None;
+                    }
+                }
+                Chore::SyncDir => self.next.dir = self.dir.clone(),
+                Chore::Unlink(_) => {}
+            }
+            self.next.after.push(chore);
+        }
+        Ok(())
+    }
+}
+
+impl SyncJob {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.after.is_empty()
+    }
+
+    fn run(self) -> io::Result<()> {
+        for file in &self.files {
+            file.sync_data()?;
+        }
+        for chore in &self.after {
+            if let Chore::Close(file) = chore {
+                file.sync_data()?;
+            }
+        }
+        if let Some(dir) = &self.dir {
+            dir.sync_all()?;
+        }
+        self.after.into_iter().try_for_each(finish)
+    }
+}
+
+/// Does what had to wait.
+fn finish(chore: Chore) -> io::Result<()> {
+    match chore {
+        Chore::Close(file) => drop(file),
+        Chore::Unlink(path) => match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(io::Error::new(e.kind(), format!("unlink {}: {e}", path.display())));
+            }
+            _ => {}
+        },
+        Chore::SyncDir => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! The owner role: one slot's C core, and the links over which frontends bring commands to it.
+//!
+//! A wake-up takes all frames that have come, runs the sessions they are for, lets the core do what is due,
+//! commits what was logged, publishes the numbers, and only then lets replies leave: one write a frontend.
+//! `sessions` drives the virtual connections, `commit` keeps the log's promises, `numbers` publishes,
+//! `event_loop` ties them together. Never opens a network socket; never runs for two slots.
+
+mod commit;
+mod event_loop;
+mod numbers;
+mod sessions;
+
+use std::ffi::CString;
+
+use crate::core_ffi::{Engine, Options, WalOptions};
+use crate::error::{Exit, Fatal};
+use crate::ipc::control::Start;
+use crate::ipc::socket::Channel;
+use crate::scoreboard::{Field, Scoreboard};
+
+use commit::Commit;
+use event_loop::Owner;
+
+/// Serves the slot of `start` until the supervisor says stop or is gone.
+pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
+    let slots = start.topology.slots;
+    let board =
+        channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
+    let board = Scoreboard::open(board, slots as usize, start.server.frontends.into())
+        .map_err(|e| Fatal::new(Exit::Temporary, e))?;
+    let floor = start.id_floor.max(board.owner(start.index).get(Field::LastId) + 1);
+
+    let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
+    let wal = match &start.wal {
+        Some(wal) => Some(WalOptions { dir: c_string(&wal.dir)?, file_bytes: wal.file_bytes as i32 }),
+        None => None,
+    };
+    let mut engine = Engine::start(Options {
+        slot: start.index.into(),
+        slots,
+        id_floor: floor,
+        clock_offset: start.server.clock_offset,
+        has_default: start.topology.slot_of(b"default") == start.index,
+        wal,
+        falloc_pattern: start.falloc_pattern.as_deref().map(c_string).transpose()?,
+    })
+    .map_err(|e| Fatal::new(Exit::Temporary, e))?;
+    if start.drain {
+        engine.drain();
+    }
+
+    let commit = Commit::new(start.wal.as_ref()).map_err(|e| Fatal::new(Exit::Temporary, e))?;
+    Owner::new(channel, start, engine, commit, &board).map_err(|e| Fatal::temporary("event loop", e))?.serve()
+}

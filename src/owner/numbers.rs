@@ -1,0 +1,76 @@
+//! Publishes the slot's numbers in the scoreboard, before the replies that they belong to leave.
+
+use crate::core_ffi::{Engine, Stats};
+use crate::scoreboard::{Field, Meaning, Record, Usage};
+
+/// Counters of the core start from zero with each generation; those of the scoreboard go on.
+pub struct Publisher<'a> {
+    record: Record<'a>,
+    base: Vec<u64>,
+    syncs_base: u64,
+    usage: Usage<'a>,
+}
+
+/// Pairs of field and current value, for the fields that the core counts.
+fn core_numbers(s: &Stats) -> [(Field, u64); 37] {
+    [
+        (Field::JobsUrgent, s.jobs_urgent),
+        (Field::JobsReady, s.jobs_ready),
+        (Field::JobsReserved, s.jobs_reserved),
+        (Field::JobsDelayed, s.jobs_delayed),
+        (Field::JobsBuried, s.jobs_buried),
+        (Field::CmdPut, s.cmd_put),
+        (Field::CmdPeek, s.cmd_peek),
+        (Field::CmdPeekReady, s.cmd_peek_ready),
+        (Field::CmdPeekDelayed, s.cmd_peek_delayed),
+        (Field::CmdPeekBuried, s.cmd_peek_buried),
+        (Field::CmdReserve, s.cmd_reserve),
+        (Field::CmdReserveWithTimeout, s.cmd_reserve_with_timeout),
+        (Field::CmdDelete, s.cmd_delete),
+        (Field::CmdRelease, s.cmd_release),
+        (Field::CmdUse, s.cmd_use),
+        (Field::CmdWatch, s.cmd_watch),
+        (Field::CmdIgnore, s.cmd_ignore),
+        (Field::CmdBury, s.cmd_bury),
+        (Field::CmdKick, s.cmd_kick),
+        (Field::CmdTouch, s.cmd_touch),
+        (Field::CmdStatsJob, s.cmd_stats_job),
+        (Field::CmdStatsTube, s.cmd_stats_tube),
+        (Field::CmdPauseTube, s.cmd_pause_tube),
+        (Field::JobTimeouts, s.job_timeouts),
+        (Field::TotalJobs, s.total_jobs),
+        (Field::Tubes, s.tubes),
+        (Field::Waiting, s.waiting),
+        (Field::WalOldest, s.wal_oldest),
+        (Field::WalCurrent, s.wal_current),
+        (Field::WalMigrated, s.wal_migrated),
+        (Field::WalWritten, s.wal_written),
+        (Field::WalFiles, s.wal_files),
+        (Field::WalBytesLive, s.wal_bytes_live),
+        (Field::LastId, s.last_id),
+        (Field::CmdStats, s.cmd_stats),
+        (Field::CmdListTubes, s.cmd_list_tubes),
+        (Field::CmdListTubeUsed, s.cmd_list_tube_used),
+    ]
+}
+
+impl<'a> Publisher<'a> {
+    /// For the record's one writer, before it counts anything.
+    pub fn new(record: Record<'a>) -> Publisher<'a> {
+        let base = core_numbers(&Stats::default())
+            .iter()
+            .map(|(field, _)| if field.meaning() == Meaning::Counter { record.get(*field) } else { 0 })
+            .collect();
+        Publisher { record, base, syncs_base: record.get(Field::WalSyncs), usage: Usage::new(record) }
+    }
+
+    pub fn publish(&mut self, engine: &Engine, virtual_connections: usize, syncs: u64) {
+        let numbers = core_numbers(&engine.stats());
+        for ((field, value), base) in numbers.into_iter().zip(&self.base) {
+            self.record.set(field, base + value);
+        }
+        self.record.set(Field::VirtualConnections, virtual_connections as u64);
+        self.record.set(Field::WalSyncs, self.syncs_base + syncs);
+        self.usage.publish();
+    }
+}

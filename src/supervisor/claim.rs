@@ -1,0 +1,247 @@
+//! Claims: what this server uses is its own before it touches any of it, and until it ends.
+//!
+//! A data directory is claimed by a lock on `supervisor.lock` in it, a path by a lock on a file beside it. The
+//! locks end with this process, whatever ends it, and children have no part in them. The files stay: removing
+//! a lock file is a race. Stock knows neither: against it, the core's own `lock` and a trial connect to a
+//! socket's path are looked at.
+//!
+//! The processes of a server that was killed live on for a moment, with the slots' locks and the listening
+//! socket. The kernel tells nobody when they let go, so this is the one place that looks again and again, for
+//! a bounded time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::unistd::{Pid, User, fchown};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::data::slot_dir;
+use crate::cli::Settings;
+use crate::error::{Exit, Fatal};
+use crate::limits;
+use crate::topology::Layout;
+
+/// In the data directory.
+pub const LOCK_FILE: &str = "supervisor.lock";
+
+/// In a slot's directory: the core locks it.
+const CORE_LOCK_FILE: &str = "lock";
+
+/// A locked file. Closing it, or any other descriptor of that file in this process, ends the claim.
+pub struct Claim(#[allow(dead_code)] File);
+
+/// Claims the data directory and the control path.
+pub fn all(settings: &Settings, user: Option<&User>) -> Result<Vec<Claim>, Fatal> {
+    let data = settings.dir.as_ref().map(|dir| Path::new(dir).join(LOCK_FILE));
+    let control = settings.control.as_ref().map(|path| beside(path));
+    let take = |path: PathBuf| Claim::take(&path, user).map_err(|reason| Fatal::new(Exit::Locked, reason));
+    data.into_iter().chain(control).map(take).collect()
+}
+
+/// Waits until no process of a server that was killed holds a slot, and refuses if one holds on. Opens each
+/// lock for reading and closes it before the owner of that slot exists.
+pub fn slots_are_free(settings: &Settings, layout: Layout, slots: u16) -> Result<(), Fatal> {
+    let Some(dir) = &settings.dir else { return Ok(()) };
+    let patience = Patience::new();
+    for slot in 0..slots {
+        let path = Path::new(&slot_dir(dir, layout, slot)).join(CORE_LOCK_FILE);
+        let look = || match holder_of(&path) {
+            None => Attempt::Done(()),
+            Some(pid) if is_ours(pid) => Attempt::Busy(held(&path, pid)),
+            Some(pid) => Attempt::Failed(held(&path, pid)),
+        };
+        patience.attempt(look).map_err(|reason| Fatal::new(Exit::Locked, reason))?;
+    }
+    Ok(())
+}
+
+impl Claim {
+    /// Locks a file, which is made if it isn't there. The error says who has it.
+    fn take(path: &Path, user: Option<&User>) -> Result<Claim, String> {
+        let said = |e: io::Error| format!("{}: {e}", path.display());
+        // Not open for others: who can open it can hold it. Not through a link: its directory may be anybody's.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(said)?;
+        match fcntl(&file, FcntlArg::F_SETLK(&whole_file())) {
+            Ok(_) => {}
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
+                return Err(match holder_of(path) {
+                    Some(pid) => held(path, pid),
+                    None => format!("{}: held by another server", path.display()),
+                });
+            }
+            Err(error) => return Err(said(error.into())),
+        }
+        if let Some(user) = user {
+            // A later start as that user must be able to open it. Where this fails we are no more than that user.
+            let _ = fchown(file.as_fd(), Some(user.uid), Some(user.gid));
+        }
+        Ok(Claim(file))
+    }
+}
+
+/// The claim on the path of a unix socket.
+pub struct PathClaim(#[allow(dead_code)] Claim);
+
+impl PathClaim {
+    /// Claims the path and removes the socket that a server which is gone left there.
+    pub fn take(path: &str, address: &SockAddr, user: Option<&User>) -> Result<PathClaim, String> {
+        let claim = Claim::take(&beside(Path::new(path)), user)?;
+        match fs::metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err("another kind of file is there".to_owned());
+            }
+            Ok(_) => {
+                Patience::new().attempt(|| match answers(address) {
+                    true => Attempt::Busy("another server listens there".to_owned()),
+                    false => Attempt::Done(()),
+                })?;
+                tracing::warn!("{path}: the socket of a server that is gone is replaced");
+                fs::remove_file(path).map_err(|e| e.to_string())?;
+            }
+            Err(_) => {}
+        }
+        Ok(PathClaim(claim))
+    }
+}
+
+/// What one try came to.
+pub enum Attempt<T> {
+    Done(T),
+    /// Somebody has it who may be about to leave.
+    Busy(String),
+    Failed(String),
+}
+
+/// How long to go on trying: no longer than a killed server's processes live.
+pub struct Patience {
+    end: Instant,
+}
+
+impl Patience {
+    /// Runs from now on, over all attempts made with it.
+    pub fn new() -> Patience {
+        Patience { end: Instant::now() + Duration::from_millis(limits::TAKEOVER_MS) }
+    }
+
+    /// Tries until it works or fails, or is busy and patience is at an end.
+    pub fn attempt<T>(&self, mut attempt: impl FnMut() -> Attempt<T>) -> Result<T, String> {
+        loop {
+            match attempt() {
+                Attempt::Done(value) => return Ok(value),
+                Attempt::Failed(reason) => return Err(reason),
+                Attempt::Busy(reason) if Instant::now() >= self.end => return Err(reason),
+                Attempt::Busy(_) => thread::sleep(Duration::from_millis(limits::TAKEOVER_STEP_MS)),
+            }
+        }
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn held(path: &Path, pid: Pid) -> String {
+    format!("{}: held by process {pid}: another server uses it", path.display())
+}
+
+/// The process that has a lock on a file, which none has that isn't there. Process 0: in another PID namespace.
+fn holder_of(path: &Path) -> Option<Pid> {
+    let file = File::open(path).ok()?;
+    let mut lock = whole_file();
+    fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
+    (lock.l_type != libc::F_UNLCK as libc::c_short).then(|| Pid::from_raw(lock.l_pid))
+}
+
+/// Whether a process may be one of a killed trellis. If that can't be seen, it may.
+fn is_ours(pid: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).map_or(true, |name| name.starts_with("trellis"))
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+/// Whether somebody listens: also one whose queue is full.
+fn answers(address: &SockAddr) -> bool {
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(address)
+    };
+    match connect() {
+        Ok(()) => true,
+        Err(error) => error.kind() != io::ErrorKind::ConnectionRefused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::TempDir;
+
+    #[test]
+    fn attempt_that_is_busy_is_repeated_until_it_is_done() {
+        let mut tries = 0;
+        let result = Patience::new().attempt(|| {
+            tries += 1;
+            if tries < 3 { Attempt::Busy(tries.to_string()) } else { Attempt::Done(tries) }
+        });
+        assert_eq!(result, Ok(3));
+        assert_eq!(Patience::new().attempt(|| Attempt::<()>::Failed("no".into())), Err("no".to_owned()));
+    }
+
+    #[test]
+    fn lock_file_that_is_a_link_is_not_followed() {
+        let dir = TempDir::new();
+        fs::write(dir.join("victim"), "precious").unwrap();
+        std::os::unix::fs::symlink("victim", dir.join("x.lock")).unwrap();
+        assert!(Claim::take(&dir.join("x.lock"), None).is_err());
+        assert_eq!(fs::read_to_string(dir.join("victim")).unwrap(), "precious");
+    }
+
+    #[test]
+    fn socket_that_a_dead_server_left_is_removed_and_other_files_are_not() {
+        let dir = TempDir::new();
+        let path = dir.join("s");
+        let address = SockAddr::unix(&path).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let claim = PathClaim::take(path.to_str().unwrap(), &address, None).ok().unwrap();
+        assert!(!path.exists());
+        drop(claim);
+        fs::write(&path, "text").unwrap();
+        let refused = PathClaim::take(path.to_str().unwrap(), &address, None).err().unwrap();
+        assert!(refused.contains("another kind of file"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
+
+    #[test]
+    fn socket_that_answers_is_left_alone() {
+        let dir = TempDir::new();
+        let path = dir.join("s");
+        let _live = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let address = SockAddr::unix(&path).unwrap();
+        assert!(PathClaim::take(path.to_str().unwrap(), &address, None).is_err());
+        assert!(path.exists());
+    }
+}

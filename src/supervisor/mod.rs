@@ -1,0 +1,497 @@
+//! The supervisor: starts, wires, watches and restarts owners and frontends. Reads no client's bytes and
+//! touches no job.
+//!
+//! Start order: signals wait, the data and the paths are claimed, the socket listens, privileges go, owners
+//! replay, then frontends accept. Ready is a message and death an end of stream and a SIGCHLD: nothing here
+//! sleeps to wait. `policy` decides about one child; this file carries out what it says, and knows the one
+//! thing that concerns all of them: the phase of the server.
+
+mod children;
+mod claim;
+mod data;
+mod listen;
+mod policy;
+mod signals;
+mod spawn;
+mod user;
+mod wiring;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::cli::Settings;
+use crate::error::{Class, Exit, Fatal};
+use crate::ipc::Kind;
+use crate::ipc::control::{Hello, Role, Server, Start, decode, encode};
+use crate::ipc::socket::{Channel, Progress};
+use crate::limits;
+use crate::log;
+use crate::scoreboard::{Field, Record, Scoreboard};
+use crate::topology::Topology;
+use children::{ChildId, Children, Process};
+use policy::{Action, Event, Moment};
+use signals::{Order, Signals};
+use spawn::Spawner;
+
+/// The token of the signals; children have theirs from 0.
+const SIGNALS: Token = Token(usize::MAX);
+
+/// A whole server's life. `Ok` is an orderly end.
+pub fn run(settings: Settings) -> Result<(), Fatal> {
+    log::init(settings.verbose);
+    let mut signals = Signals::block().map_err(|e| Fatal::temporary("signals", e))?;
+    spawn::clean_inheritance().map_err(|e| Fatal::temporary("inherited descriptors", e))?;
+    if settings.metrics.is_some() {
+        tracing::warn!("--metrics: this version serves none");
+    }
+    let inherited = listen::Inherited::find();
+    let spawner = Spawner::new(settings.verbose).map_err(|e| Fatal::temporary("/dev/null", e))?;
+
+    let user = settings.user.as_deref().map(user::look_up).transpose()?;
+    let _claims = claim::all(&settings, user.as_ref())?;
+    let decision = data::look(&settings)?;
+    let (layout, slots) = data::shape(&decision);
+    claim::slots_are_free(&settings, layout, slots)?;
+    let (listener, _path_claim) = listen::open(&settings, user.as_ref(), inherited)?;
+    if let Some(user) = &user {
+        user::become_user(user)?;
+    }
+    let topology = data::settle(&settings, decision)?;
+
+    let mut supervisor = Supervisor::new(settings, topology, listener, spawner)?;
+    // What came while we were busy holds before the first owner starts.
+    supervisor.take_orders(&mut signals)?;
+    supervisor.serve(signals)
+}
+
+/// Where the server as a whole is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Owners replay; nobody accepts yet.
+    Recovering,
+    /// Frontends start for the first time.
+    Opening,
+    Serving,
+    /// Frontends leave, owners still answer.
+    Closing,
+    /// Owners finish and sync.
+    Finishing,
+    /// No process is left.
+    Over,
+}
+
+struct Supervisor {
+    settings: Settings,
+    topology: Topology,
+    fingerprint: String,
+    server: Server,
+    board: Scoreboard,
+    board_fd: OwnedFd,
+    listener: OwnedFd,
+    spawner: Spawner,
+    children: Children,
+    poll: Poll,
+    started: Instant,
+    phase: Phase,
+    /// Why the server stops, if not because it was told to.
+    failure: Option<Fatal>,
+}
+
+impl Supervisor {
+    fn new(
+        settings: Settings,
+        topology: Topology,
+        listener: OwnedFd,
+        spawner: Spawner,
+    ) -> Result<Self, Fatal> {
+        let owners = topology.slots as u16;
+        let frontends = settings.frontends.unwrap_or_else(default_frontends);
+        let (board, board_fd) = Scoreboard::create(owners.into(), frontends.into())
+            .map_err(|e| Fatal::temporary("shared memory", e))?;
+        Ok(Supervisor {
+            fingerprint: topology.fingerprint().to_string(),
+            server: server(&settings, frontends)?,
+            board,
+            board_fd,
+            listener,
+            spawner,
+            children: Children::new(owners, frontends),
+            poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
+            started: Instant::now(),
+            phase: Phase::Recovering,
+            failure: None,
+            settings,
+            topology,
+        })
+    }
+
+    fn serve(mut self, mut signals: Signals) -> Result<(), Fatal> {
+        let fd = signals.as_raw_fd();
+        let registered = self.poll.registry().register(&mut SourceFd(&fd), SIGNALS, Interest::READABLE);
+        registered.map_err(|e| Fatal::temporary("event loop", e))?;
+        if self.phase == Phase::Recovering {
+            self.step_all(Role::Owner, Event::Begin);
+        }
+        self.advance();
+        let mut events = Events::with_capacity(64);
+        while self.phase != Phase::Over {
+            match self.poll.poll(&mut events, self.until_next_deadline()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.map_err(|e| Fatal::temporary("event loop", e))?,
+            }
+            for event in &events {
+                match self.children.by_token(event.token()) {
+                    Some(id) => self.attend(id),
+                    None => self.take_orders(&mut signals)?,
+                }
+            }
+            self.say_due();
+            self.advance();
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn now(&self) -> Moment {
+        self.started.elapsed()
+    }
+
+    fn until_next_deadline(&self) -> Option<Duration> {
+        let soonest = self.children.ids().filter_map(|id| self.children.get(id).policy.deadline()).min()?;
+        Some(soonest.saturating_sub(self.now()))
+    }
+
+    fn say_due(&mut self) {
+        for id in self.children.ids() {
+            if self.children.get(id).policy.deadline().is_some_and(|deadline| deadline <= self.now()) {
+                self.step(id, Event::Due);
+            }
+        }
+    }
+
+    /// Signals that have come.
+    fn take_orders(&mut self, signals: &mut Signals) -> Result<(), Fatal> {
+        while let Some(order) = signals.next().map_err(|e| Fatal::temporary("signals", e))? {
+            match order {
+                Order::Stop => self.stop(None),
+                Order::Drain => self.drain(),
+                Order::Reap => self.reap(),
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        tracing::info!("drain mode: no new jobs");
+        self.board.set_draining();
+        for id in self.children.of_role(Role::Owner) {
+            self.tell(id, Kind::Drain);
+        }
+    }
+
+    /// Begins the end, once: the first reason counts.
+    fn stop(&mut self, failure: Option<Fatal>) {
+        if matches!(self.phase, Phase::Closing | Phase::Finishing | Phase::Over) {
+            return;
+        }
+        tracing::info!("stopping");
+        let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
+        self.failure = failure;
+        self.phase = Phase::Closing;
+        self.step_all(Role::Frontend, Event::Stop);
+    }
+
+    /// Moves the server on as far as its children are.
+    fn advance(&mut self) {
+        loop {
+            let (owners, frontends) = (Role::Owner, Role::Frontend);
+            self.phase = match self.phase {
+                Phase::Recovering if self.children.all(owners, |policy| policy.is_serving()) => {
+                    self.phase = Phase::Opening;
+                    self.step_all(frontends, Event::Begin);
+                    // A child that could not be made may have changed it.
+                    self.phase
+                }
+                Phase::Opening if self.children.all(frontends, |policy| policy.is_serving()) => {
+                    tracing::info!("ready");
+                    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+                    Phase::Serving
+                }
+                Phase::Closing if self.children.all(frontends, |policy| policy.is_over()) => {
+                    self.phase = Phase::Finishing;
+                    self.step_all(owners, Event::Stop);
+                    Phase::Finishing
+                }
+                Phase::Finishing if self.children.all(owners, |policy| policy.is_over()) => {
+                    tracing::info!("stopped");
+                    Phase::Over
+                }
+                _ => return,
+            };
+        }
+    }
+
+    fn step_all(&mut self, role: Role, event: Event) {
+        for id in self.children.of_role(role) {
+            self.step(id, event);
+        }
+    }
+
+    /// Gives an event to a child's policy and carries out what it says.
+    fn step(&mut self, id: ChildId, event: Event) {
+        let now = self.now();
+        let child = self.children.get_mut(id);
+        let before = child.policy.state();
+        let actions = child.policy.step(event, now);
+        tracing::debug!("{child}: {event:?} in {before:?}: {actions:?}");
+        for action in actions {
+            match action {
+                Action::Spawn => self.spawn(id),
+                Action::Kill => self.kill(id),
+                Action::TellStop => self.tell(id, Kind::Stop),
+                Action::Link => {
+                    if let Err(error) = wiring::link(&mut self.children, id) {
+                        tracing::error!("{}: no link: {error}", self.children.get(id));
+                        self.step(id, Event::Misbehaved(Class::Temporary));
+                    }
+                }
+                Action::Unlink => wiring::unlink(&mut self.children, id),
+                Action::GiveUp => self.give_up(id),
+            }
+        }
+    }
+
+    fn spawn(&mut self, id: ChildId) {
+        let child = self.children.get_mut(id);
+        child.generation += 1;
+        let generation = child.generation;
+        if let Err(error) = self.try_spawn(id) {
+            let child = self.children.get_mut(id);
+            tracing::error!("{child}: not started: {error}");
+            child.code = Exit::Temporary.code();
+            // Half made: it must not live on unseen.
+            if child.process.is_some() {
+                self.kill(id);
+            } else {
+                self.step(id, Event::Exited(Class::Temporary));
+            }
+            return;
+        }
+        self.record(id).set(Field::Generation, generation.into());
+    }
+
+    fn try_spawn(&mut self, id: ChildId) -> io::Result<()> {
+        let start = self.start_message(id);
+        let mut fds = vec![self.board_fd.try_clone()?];
+        if start.role == Role::Frontend {
+            fds.push(self.listener.try_clone()?);
+        }
+        let (pid, fd) = self.spawner.spawn(start.role, start.index, start.generation)?;
+        let child = self.children.get_mut(id);
+        child.process = Some(Process { pid: Some(pid), channel: None });
+        tracing::debug!("{child}: process {pid}");
+        let mut channel = Channel::new(fd, start.generation)?;
+        channel.queue(Kind::Start, &encode(&start), fds);
+        channel.flush();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut channel.stream, id.into(), interest)?;
+        child.process = Some(Process { pid: Some(pid), channel: Some(channel) });
+        Ok(())
+    }
+
+    fn start_message(&self, id: ChildId) -> Start {
+        let child = self.children.get(id);
+        let owner = child.role == Role::Owner;
+        let last_id = if owner { self.board.owner(child.index).get(Field::LastId) } else { 0 };
+        Start {
+            role: child.role,
+            index: child.index,
+            generation: child.generation,
+            listeners: if owner { 0 } else { 1 },
+            fingerprint: self.fingerprint.clone(),
+            server: self.server.clone(),
+            wal: owner.then(|| data::wal(&self.settings, self.topology.layout, child.index)).flatten(),
+            id_floor: last_id + 1,
+            drain: self.board.draining(),
+            falloc_pattern: std::env::var("TRELLIS_TEST_FALLOC").ok(),
+            topology: self.topology.clone(),
+        }
+    }
+
+    fn record(&self, id: ChildId) -> Record<'_> {
+        let child = self.children.get(id);
+        match child.role {
+            Role::Owner => self.board.owner(child.index),
+            Role::Frontend => self.board.frontend(child.index),
+        }
+    }
+
+    /// SIGKILL. Nothing more is heard from the child; its end is seen when it is reaped.
+    fn kill(&mut self, id: ChildId) {
+        let child = self.children.get_mut(id);
+        let Some(process) = &mut child.process else { return };
+        process.channel = None;
+        // Its number can't mean another process before it is reaped.
+        if let Some(pid) = process.pid {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+
+    fn tell(&mut self, id: ChildId, kind: Kind) {
+        if let Some(channel) = self.children.get_mut(id).channel() {
+            channel.queue(kind, b"", vec![]);
+            channel.flush();
+        }
+    }
+
+    /// A child's channel can be read or written, or has ended.
+    fn attend(&mut self, id: ChildId) {
+        loop {
+            let Some(channel) = self.children.get_mut(id).channel() else { return };
+            let written = channel.flush();
+            let read = channel.receive();
+            // What was said before the end counts.
+            while let Some(event) = self.next_event(id) {
+                self.step(id, event);
+            }
+            if read == Progress::Gone || written == Progress::Gone {
+                // A child keeps its end for as long as it lives: this one is as good as dead. Its exit code is
+                // settled already, if it ended by itself.
+                self.kill(id);
+                return;
+            }
+            if read == Progress::Done {
+                return;
+            }
+        }
+    }
+
+    /// The next thing that the child said.
+    fn next_event(&mut self, id: ChildId) -> Option<Event> {
+        let child = self.children.get_mut(id);
+        let (role, index, generation) = (child.role, child.index, child.generation);
+        let misbehaved = |said: &dyn std::fmt::Display| {
+            tracing::error!("{role} {index} (generation {generation}): {said}");
+            Some(Event::Misbehaved(Class::Temporary))
+        };
+        let frame = match child.process.as_mut()?.channel.as_mut()?.next() {
+            Ok(frame) => frame?,
+            Err(error) => return misbehaved(&error),
+        };
+        if frame.header.generation != generation {
+            return misbehaved(&format!("speaks as generation {}", frame.header.generation));
+        }
+        match frame.header.kind {
+            Kind::Hello => match decode::<Hello>(Kind::Hello, frame.payload) {
+                Err(error) => misbehaved(&error),
+                Ok(hello) if (hello.role, hello.index, hello.generation) != (role, index, generation) => {
+                    misbehaved(&format!("says it is {} {}", hello.role, hello.index))
+                }
+                Ok(hello) if hello.fingerprint != self.fingerprint => {
+                    let (theirs, ours) = (&hello.fingerprint, &self.fingerprint);
+                    child.code = Exit::Fingerprint.code();
+                    misbehaved(&format!("has the fingerprint {theirs}, the supervisor has {ours}"));
+                    Some(Event::Misbehaved(Class::Permanent))
+                }
+                Ok(_) => Some(Event::Hello),
+            },
+            Kind::Ready => Some(Event::Ready),
+            other => misbehaved(&format!("{other:?} is nothing that a child says")),
+        }
+    }
+
+    /// Takes note of every process that has ended. There may be strangers among them: as process 1 we inherit
+    /// orphans.
+    fn reap(&mut self) {
+        loop {
+            let status = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(nix::Error::ECHILD) => return,
+                Err(nix::Error::EINTR) => continue,
+                Err(error) => panic!("waitpid has no other errors: {error}"),
+                Ok(status) => status,
+            };
+            if let Some(id) = status.pid().and_then(|pid| self.children.by_pid(pid)) {
+                self.bury(id, status);
+            }
+        }
+    }
+
+    fn bury(&mut self, id: ChildId, status: WaitStatus) {
+        if let Some(process) = &mut self.children.get_mut(id).process {
+            process.pid = None;
+        }
+        // Its last words may still be unread.
+        self.attend(id);
+        self.record(id).clear_gauges();
+        let stopping = matches!(self.children.get(id).policy.state(), policy::State::Stopping { .. });
+        let child = self.children.get_mut(id);
+        child.process = None;
+        let (class, end) = match status {
+            WaitStatus::Exited(_, code) => {
+                child.code = code as u8;
+                (Exit::class_of(code), format!("ended with code {code}"))
+            }
+            WaitStatus::Signaled(_, signal, _) => {
+                // One that we killed for what it said keeps the code of that.
+                if !matches!(child.policy.state(), policy::State::Condemned { .. }) {
+                    child.code = Exit::Temporary.code();
+                }
+                (Class::Temporary, format!("killed by {signal}"))
+            }
+            other => panic!("only ends are waited for: {other:?}"),
+        };
+        match stopping {
+            true if child.code == 0 => tracing::debug!("{child} {end}"),
+            true => tracing::warn!("{child} {end} while stopping"),
+            false => tracing::warn!("{child} {end}"),
+        }
+        if let (true, Role::Owner, WaitStatus::Exited(_, 1..)) = (stopping, child.role, status) {
+            let message = format!("{child} could not finish");
+            self.failure.get_or_insert(Fatal { code: child.code, message });
+        }
+        self.step(id, Event::Exited(class));
+    }
+
+    /// A child is not started again. While the server starts it needs all of them; later it goes on while one
+    /// of each kind is left.
+    fn give_up(&mut self, id: ChildId) {
+        let child = self.children.get(id);
+        let (role, code, name) = (child.role, child.code, child.to_string());
+        tracing::error!("{name} is given up");
+        let starting = matches!(self.phase, Phase::Recovering | Phase::Opening);
+        if starting || self.children.all(role, |policy| policy.is_over()) {
+            let code = if code == 0 { Exit::Temporary.code() } else { code };
+            self.stop(Some(Fatal { code, message: format!("no service without {name}") }));
+        }
+    }
+}
+
+/// One for two processors: owners need the others.
+fn default_frontends() -> u16 {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    (processors / 2).clamp(1, limits::FRONTENDS_MAX.into()) as u16
+}
+
+fn server(settings: &Settings, frontends: u16) -> Result<Server, Fatal> {
+    let clock = |id| clock_gettime(id).map_err(|e| Fatal::temporary("clock", e));
+    let nanoseconds = |time: nix::sys::time::TimeSpec| time.tv_sec() * 1_000_000_000 + time.tv_nsec();
+    let wall = nanoseconds(clock(ClockId::CLOCK_REALTIME)?);
+    let monotonic = nanoseconds(clock(ClockId::CLOCK_MONOTONIC)?);
+    Ok(Server {
+        instance: data::random_id()?,
+        pid: std::process::id(),
+        clock_offset: wall - monotonic,
+        started_at: wall,
+        job_bytes: settings.job_bytes,
+        wal_file_bytes: settings.wal_file_bytes.into(),
+        owner_wait_ms: settings.owner_wait_ms,
+        frontends,
+    })
+}
