@@ -1,0 +1,107 @@
+//! What the kernel knows about a server's processes: `/proc` and signals. Reads only, but for `kill_group`.
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Asks until there is an answer. Panics with `what` when `limit` is over.
+pub fn wait_for<T>(what: &str, limit: Duration, mut answer: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = answer() {
+            return value;
+        }
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        // The pause of a poll, not a guess at how long anything takes.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The living processes of a process group.
+pub fn group_members(group: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|&pid| group_of_living(pid) == Some(group)).collect()
+}
+
+/// None for a process that is gone or a zombie.
+fn group_of_living(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The program's name may hold blanks and parentheses; what follows its last one is: state, parent, group.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    (state != "Z" && state != "X").then_some(group)
+}
+
+/// Ends every process of the group and returns when none is left.
+pub fn kill_group(group: i32) {
+    wait_for("the killed processes to be gone", super::DEADLINE, || {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        group_members(group).is_empty().then_some(())
+    });
+}
+
+/// A `name: value` line of `/proc/PID/status`, such as `VmHWM` or `Uid`.
+pub fn status_field(pid: i32, name: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))?;
+    Some(line.to_owned())
+}
+
+/// The sum of the group's peaks of resident memory, in bytes.
+pub fn group_peak_memory(group: i32) -> u64 {
+    let peak = |pid| -> Option<u64> { status_field(pid, "VmHWM")?.split(' ').next()?.parse().ok() };
+    group_members(group).into_iter().filter_map(peak).map(|kib| kib * 1024).sum()
+}
+
+/// Whether a process of the group holds the socket that listens on this TCP port. (That some socket listens there
+/// is not enough: another test's server may have been given the port in between.)
+pub fn group_listens(group: i32, port: u16) -> bool {
+    let sockets = tcp_sockets();
+    let listening = sockets.iter().filter(|socket| socket.listening && socket.local_port == port);
+    let names: Vec<String> = listening.map(|socket| format!("socket:[{}]", socket.inode)).collect();
+    !names.is_empty() && group_members(group).into_iter().any(|pid| holds_any(pid, &names))
+}
+
+fn holds_any(pid: i32, names: &[String]) -> bool {
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let mut targets = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.any(|target| names.iter().any(|name| Path::new(name) == target))
+}
+
+/// Bytes that have arrived at the server's end of a TCP connection and were not read yet. None if there is no such
+/// connection (any more).
+pub fn unread_by_peer(local_port: u16, peer_port: u16) -> Option<u64> {
+    let end = |socket: &TcpSocket| socket.local_port == peer_port && socket.remote_port == local_port;
+    tcp_sockets().iter().find(|socket| end(socket)).map(|socket| socket.unread)
+}
+
+struct TcpSocket {
+    local_port: u16,
+    remote_port: u16,
+    listening: bool,
+    unread: u64,
+    inode: String,
+}
+
+fn tcp_sockets() -> Vec<TcpSocket> {
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(tcp_socket).collect()
+}
+
+/// `slot: local:port remote:port state tx_queue:rx_queue timer:when retransmits uid timeout inode …`, in hex.
+fn tcp_socket(line: &str) -> Option<TcpSocket> {
+    const LISTEN: &str = "0A";
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
+    Some(TcpSocket {
+        local_port: port(fields.get(1)?)?,
+        remote_port: port(fields.get(2)?)?,
+        listening: *fields.get(3)? == LISTEN,
+        unread: u64::from_str_radix(fields.get(4)?.rsplit_once(':')?.1, 16).ok()?,
+        inode: (*fields.get(9)?).to_owned(),
+    })
+}

@@ -1,0 +1,260 @@
+//! Starts a server, and makes sure that it ends.
+//!
+//! The original can't report a port that the kernel chose. So a free port is looked up first, and the server is
+//! taken for started when one of its own processes listens there; if another program took the port in between, the
+//! start is tried again with another one. Each server leads a process group of its own; whatever is left of the
+//! group when the `Server` is dropped is killed.
+
+use super::process::{self, group_listens, group_members, kill_group, wait_for};
+use super::{Binary, Client, DEADLINE, TempDir, Variant};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the original exits with when it can't listen.
+const EXIT_PORT_TAKEN: i32 = 111;
+
+/// A taken port is bad luck; so many in a row are something else.
+const START_ATTEMPTS: u32 = 20;
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    binary: Binary,
+    slots: Option<u32>,
+    frontends: Option<u32>,
+    flags: Vec<String>,
+    wal: Option<PathBuf>,
+}
+
+impl Setup {
+    pub fn new(binary: Binary) -> Setup {
+        Setup { binary, slots: None, frontends: None, flags: Vec::new(), wal: None }
+    }
+
+    pub fn of(variant: Variant) -> Setup {
+        match variant {
+            Variant::Legacy => Setup::new(Binary::Legacy),
+            Variant::TrellisOneSlot => Setup::new(Binary::Trellis),
+            Variant::TrellisFourSlots => Setup::new(Binary::Trellis).slots(4),
+        }
+    }
+
+    /// Means nothing to the original, which has one of everything.
+    pub fn slots(mut self, slots: u32) -> Setup {
+        self.slots = Some(slots);
+        self
+    }
+
+    /// As `slots`.
+    pub fn frontends(mut self, frontends: u32) -> Setup {
+        self.frontends = Some(frontends);
+        self
+    }
+
+    pub fn flags(mut self, flags: &[&str]) -> Setup {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// Keeps a log in this directory (`-b`).
+    pub fn wal(mut self, directory: &Path) -> Setup {
+        self.wal = Some(directory.to_owned());
+        self
+    }
+
+    /// Starts on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
+    pub fn start(&self) -> Server {
+        let directory = TempDir::new("server");
+        let mut server = Server { setup: self.clone(), directory, process: None, port: 0 };
+        server.start();
+        server
+    }
+
+    /// For a server that must refuse to start: waits until it has exited by itself.
+    pub fn refusal(&self) -> Exit {
+        let directory = TempDir::new("server");
+        let mut child = self.spawn(free_port(), &directory.join("log"));
+        let status = wait_for_exit(&mut child, DEADLINE);
+        kill_group(child.id() as i32);
+        let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+        match status {
+            Some(status) => Exit { code: status.code(), log },
+            None => panic!("{self:?} should have refused to start; it says:\n{log}"),
+        }
+    }
+
+    fn spawn(&self, port: u16, log: &Path) -> Child {
+        let mut command = Command::new(self.binary.path());
+        command.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
+        if let Some(directory) = &self.wal {
+            command.arg("-b").arg(directory);
+        }
+        command.args(&self.flags);
+        if self.binary == Binary::Trellis {
+            let of_ours = [("--slots", self.slots), ("--frontends", self.frontends)];
+            for (flag, count) in of_ours.iter().filter_map(|(flag, count)| Some((flag, (*count)?))) {
+                command.arg(flag).arg(count.to_string());
+            }
+        }
+        let log = File::options().create(true).append(true).open(log).expect("log file of a server");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("log file")).stderr(log);
+        // A group of its own, so that all processes of a server can be found and ended together.
+        command.process_group(0);
+        command.spawn().unwrap_or_else(|error| panic!("start {:?}: {error}", self.binary.path()))
+    }
+}
+
+/// How a program ended that was not to go on: its exit code (None: killed by a signal) and what it printed.
+#[derive(Debug)]
+pub struct Exit {
+    pub code: Option<i32>,
+    pub log: String,
+}
+
+pub struct Server {
+    setup: Setup,
+    directory: TempDir,
+    process: Option<Child>,
+    port: u16,
+}
+
+impl Server {
+    /// A new connection. `name` appears in transcripts.
+    pub fn connect(&self, name: &str) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", self.port));
+        Client::tcp(name, stream.unwrap_or_else(|error| panic!("{name}: can't connect: {error}")))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process that was started: of Trellis, the supervisor. It leads the process group.
+    pub fn pid(&self) -> i32 {
+        self.process.as_ref().expect("the server runs").id() as i32
+    }
+
+    /// All its living processes.
+    pub fn pids(&self) -> Vec<i32> {
+        group_members(self.pid())
+    }
+
+    /// The sum of the peaks of resident memory of all its living processes, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        process::group_peak_memory(self.pid())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("signal the server");
+    }
+
+    /// All that it printed since it was started first.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// Ends all its processes without a chance to do anything more. Returns when they are gone.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            let _ = child.kill();
+            child.wait().expect("wait for the killed server");
+            kill_group(child.id() as i32);
+        }
+    }
+
+    /// Asks it to leave and waits until all its processes have. Panics if that takes longer than `DEADLINE`.
+    pub fn stop(&mut self) -> ExitStatus {
+        let group = self.pid();
+        self.signal(Signal::SIGTERM);
+        let child = self.process.as_mut().expect("the server runs");
+        let status = wait_for_exit(child, DEADLINE).expect("the server leaves after SIGTERM");
+        wait_for("the server's other processes to leave", DEADLINE, || {
+            group_members(group).is_empty().then_some(())
+        });
+        self.process = None;
+        status
+    }
+
+    /// Kills it and starts it anew with the same flags on the same directory.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start();
+    }
+
+    fn start(&mut self) {
+        for _ in 0..START_ATTEMPTS {
+            self.port = free_port();
+            let child = self.process.insert(self.setup.spawn(self.port, &self.directory.join("log")));
+            let (group, port) = (child.id() as i32, self.port);
+            let exited =
+                wait_for("the server to listen", DEADLINE, || match child.try_wait().expect("wait") {
+                    Some(status) => Some(Some(status)),
+                    None => group_listens(group, port).then_some(None),
+                });
+            let Some(status) = exited else { return };
+            kill_group(group);
+            self.process = None;
+            if status.code() != Some(EXIT_PORT_TAKEN) {
+                panic!("{:?} ended at start with {status}", self.setup);
+            }
+        }
+        panic!("{:?} found no free port in {START_ATTEMPTS} attempts", self.setup);
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if let Some(child) = &mut self.process {
+            let group = child.id() as i32;
+            // The original keeps nothing that SIGKILL could harm. Ours is asked first, since an orderly end of
+            // all its processes is part of what it promises.
+            let mut left_behind = Vec::new();
+            if self.setup.binary == Binary::Trellis {
+                let _ = kill(Pid::from_raw(group), Signal::SIGTERM);
+                wait_for_exit(child, DEADLINE);
+                left_behind = group_members(group);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            kill_group(group);
+            if !failed {
+                assert!(left_behind.is_empty(), "left behind after SIGTERM: {left_behind:?}\n{}", self.log());
+            }
+        }
+        if failed {
+            eprintln!("--- {:?} said:\n{}---", self.setup, self.log());
+        }
+    }
+}
+
+/// None if it has not exited by itself within `limit`.
+pub fn wait_for_exit(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().expect("wait for a program") {
+            return Some(status);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        // The pause of a poll: std can't wait for a child with a deadline.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind a free port");
+    listener.local_addr().expect("own address").port()
+}
