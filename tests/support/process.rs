@@ -2,6 +2,8 @@
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -59,23 +61,23 @@ pub fn group_peak_memory(group: i32) -> u64 {
 /// Whether a process of the group holds the socket that listens on this TCP port. (That some socket listens there
 /// is not enough: another test's server may have been given the port in between.)
 pub fn group_listens(group: i32, port: u16) -> bool {
-    let sockets = tcp_sockets();
-    let listening = sockets.iter().filter(|socket| socket.listening && socket.local_port == port);
-    let names: Vec<String> = listening.map(|socket| format!("socket:[{}]", socket.inode)).collect();
-    !names.is_empty() && group_members(group).into_iter().any(|pid| holds_any(pid, &names))
+    let socket = find_tcp_socket(|socket| socket.listening && socket.local_port == port);
+    let Some(TcpSocket { inode, .. }) = socket else { return false };
+    let name = format!("socket:[{inode}]");
+    group_members(group).into_iter().any(|pid| holds(pid, &name))
 }
 
-fn holds_any(pid: i32, names: &[String]) -> bool {
+fn holds(pid: i32, name: &str) -> bool {
     let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let mut targets = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets.any(|target| names.iter().any(|name| Path::new(name) == target))
+    targets.any(|target| target == Path::new(name))
 }
 
 /// Bytes that have arrived at the server's end of a TCP connection and were not read yet. None if there is no such
 /// connection (any more).
 pub fn unread_by_peer(local_port: u16, peer_port: u16) -> Option<u64> {
-    let end = |socket: &TcpSocket| socket.local_port == peer_port && socket.remote_port == local_port;
-    tcp_sockets().iter().find(|socket| end(socket)).map(|socket| socket.unread)
+    let socket = find_tcp_socket(|socket| socket.local_port == peer_port && socket.remote_port == local_port);
+    socket.map(|socket| socket.unread)
 }
 
 struct TcpSocket {
@@ -86,10 +88,10 @@ struct TcpSocket {
     inode: String,
 }
 
-fn tcp_sockets() -> Vec<TcpSocket> {
-    let tables =
-        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(tcp_socket).collect()
+/// Reads no further than needed: for the whole table the kernel has to walk through a large hash.
+fn find_tcp_socket(wanted: impl Fn(&TcpSocket) -> bool) -> Option<TcpSocket> {
+    let table = BufReader::new(File::open("/proc/net/tcp").ok()?);
+    table.lines().skip(1).map_while(Result::ok).filter_map(|line| tcp_socket(&line)).find(wanted)
 }
 
 /// `slot: local:port remote:port state tx_queue:rx_queue timer:when retransmits uid timeout inode …`, in hex.

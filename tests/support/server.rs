@@ -9,8 +9,9 @@ use super::process::{self, group_listens, group_members, kill_group, wait_for};
 use super::{Binary, Client, DEADLINE, TempDir, Variant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use socket2::{Domain, Socket, Type};
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -129,6 +130,18 @@ impl Server {
     pub fn connect(&self, name: &str) -> Client {
         let stream = TcpStream::connect(("127.0.0.1", self.port));
         Client::tcp(name, stream.unwrap_or_else(|error| panic!("{name}: can't connect: {error}")))
+    }
+
+    /// A connection whose kernel takes only a few KB before the client reads.
+    pub fn connect_narrow(&self, name: &str) -> Client {
+        /// The kernel doubles it, and takes no less than about this.
+        const RECEIVE_BYTES: usize = 4096;
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
+        // Has to be set before the connect, which announces the window.
+        socket.set_recv_buffer_size(RECEIVE_BYTES).expect("SO_RCVBUF");
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        socket.connect(&address.into()).unwrap_or_else(|error| panic!("{name}: can't connect: {error}"));
+        Client::tcp(name, socket.into())
     }
 
     pub fn port(&self) -> u16 {
