@@ -163,6 +163,24 @@ impl Client {
         self.send(command).reply()
     }
 
+    /// As `call`; None if the server goes away before the reply is whole.
+    pub fn try_call(&mut self, command: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        let bytes = command.as_ref();
+        self.note("sends", bytes);
+        let Link::Tcp(stream) = &mut self.link else { panic!("only on TCP so far") };
+        stream.write_all(bytes).ok()?;
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some(length) = reply_length(&self.inbox) {
+                return Some(self.inbox.drain(..length).collect());
+            }
+            if !self.receive(deadline) {
+                assert!(self.ended, "{}: no reply and no end", self.name);
+                return None;
+            }
+        }
+    }
+
     /// Sends `stats`, `stats-tube …` or `stats-job …` (without the line's end) and takes the reply apart.
     pub fn stats(&mut self, command: &str) -> Stats {
         Stats::parse(&self.call(format!("{command}\r\n")))

@@ -90,8 +90,9 @@ struct TcpSocket {
 
 /// Reads no further than needed: for the whole table the kernel has to walk through a large hash.
 fn find_tcp_socket(wanted: impl Fn(&TcpSocket) -> bool) -> Option<TcpSocket> {
-    let table = BufReader::new(File::open("/proc/net/tcp").ok()?);
-    table.lines().skip(1).map_while(Result::ok).filter_map(|line| tcp_socket(&line)).find(wanted)
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| File::open(path).ok());
+    let lines = tables.flat_map(|table| BufReader::new(table).lines().skip(1).map_while(Result::ok));
+    lines.filter_map(|line| tcp_socket(&line)).find(wanted)
 }
 
 /// `slot: local:port remote:port state tx_queue:rx_queue timer:when retransmits uid timeout inode …`, in hex.

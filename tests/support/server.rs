@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,6 +28,7 @@ const START_ATTEMPTS: u32 = 20;
 #[derive(Clone, Debug)]
 pub struct Setup {
     binary: Binary,
+    listen: Listen,
     slots: Option<u32>,
     frontends: Option<u32>,
     flags: Vec<String>,
@@ -35,7 +37,8 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(binary: Binary) -> Setup {
-        Setup { binary, slots: None, frontends: None, flags: Vec::new(), wal: None }
+        let listen = Listen::port(&["-l", "127.0.0.1", "-p", "{port}"]);
+        Setup { binary, listen, slots: None, frontends: None, flags: Vec::new(), wal: None }
     }
 
     pub fn of(variant: Variant) -> Setup {
@@ -44,6 +47,18 @@ impl Setup {
             Variant::TrellisOneSlot => Setup::new(Binary::Trellis),
             Variant::TrellisFourSlots => Setup::new(Binary::Trellis).slots(4),
         }
+    }
+
+    /// Listens by these flags, with `{port}` for the free port, in place of `-l 127.0.0.1 -p {port}`.
+    pub fn listen(mut self, flags: &[&str]) -> Setup {
+        self.listen = Listen::port(flags);
+        self
+    }
+
+    /// Listens on a Unix socket (`-l unix:PATH`).
+    pub fn listen_unix(mut self, path: &Path) -> Setup {
+        self.listen = Listen::Unix(path.to_owned());
+        self
     }
 
     /// Means nothing to the original, which has one of everything.
@@ -69,7 +84,7 @@ impl Setup {
         self
     }
 
-    /// Starts on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
+    /// Starts, if nothing else was said on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
     pub fn start(&self) -> Server {
         let directory = TempDir::new("server");
         let mut server = Server { setup: self.clone(), directory, process: None, port: 0 };
@@ -82,17 +97,24 @@ impl Setup {
         let directory = TempDir::new("server");
         let mut child = self.spawn(free_port(), &directory.join("log"));
         let status = wait_for_exit(&mut child, DEADLINE);
+        let left_behind = group_members(child.id() as i32);
         kill_group(child.id() as i32);
         let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-        match status {
-            Some(status) => Exit { code: status.code(), log },
-            None => panic!("{self:?} should have refused to start; it says:\n{log}"),
-        }
+        let Some(status) = status else { panic!("{self:?} should have refused to start; it says:\n{log}") };
+        assert!(left_behind.is_empty(), "{self:?} left processes behind: {left_behind:?}\n{log}");
+        Exit { code: status.code(), log }
     }
 
     fn spawn(&self, port: u16, log: &Path) -> Child {
         let mut command = Command::new(self.binary.path());
-        command.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
+        match &self.listen {
+            Listen::Port(flags) => {
+                command.args(flags.iter().map(|flag| flag.replace("{port}", &port.to_string())));
+            }
+            Listen::Unix(path) => {
+                command.arg("-l").arg(format!("unix:{}", path.display()));
+            }
+        }
         if let Some(directory) = &self.wal {
             command.arg("-b").arg(directory);
         }
@@ -108,6 +130,27 @@ impl Setup {
         // A group of its own, so that all processes of a server can be found and ended together.
         command.process_group(0);
         command.spawn().unwrap_or_else(|error| panic!("start {:?}: {error}", self.binary.path()))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Listen {
+    /// The flags that say where, with `{port}` in them.
+    Port(Vec<String>),
+    Unix(PathBuf),
+}
+
+impl Listen {
+    fn port(flags: &[&str]) -> Listen {
+        Listen::Port(flags.iter().map(|flag| (*flag).to_owned()).collect())
+    }
+
+    /// Whether the process group listens there. On a Unix socket: whether anybody does.
+    fn is_ready(&self, group: i32, port: u16) -> bool {
+        match self {
+            Listen::Port(_) => group_listens(group, port),
+            Listen::Unix(path) => UnixStream::connect(path).is_ok(),
+        }
     }
 }
 
@@ -128,8 +171,13 @@ pub struct Server {
 impl Server {
     /// A new connection. `name` appears in transcripts.
     pub fn connect(&self, name: &str) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.port));
-        Client::tcp(name, stream.unwrap_or_else(|error| panic!("{name}: can't connect: {error}")))
+        let client = match &self.setup.listen {
+            Listen::Port(_) => {
+                TcpStream::connect(("127.0.0.1", self.port)).map(|link| Client::tcp(name, link))
+            }
+            Listen::Unix(path) => Client::unix(name, path),
+        };
+        client.unwrap_or_else(|error| panic!("{name}: can't connect: {error}"))
     }
 
     /// A connection whose kernel takes only a few KB before the client reads.
@@ -183,10 +231,14 @@ impl Server {
 
     /// Asks it to leave and waits until all its processes have. Panics if that takes longer than `DEADLINE`.
     pub fn stop(&mut self) -> ExitStatus {
+        self.stop_with(Signal::SIGTERM)
+    }
+
+    pub fn stop_with(&mut self, signal: Signal) -> ExitStatus {
         let group = self.pid();
-        self.signal(Signal::SIGTERM);
+        self.signal(signal);
         let child = self.process.as_mut().expect("the server runs");
-        let status = wait_for_exit(child, DEADLINE).expect("the server leaves after SIGTERM");
+        let status = wait_for_exit(child, DEADLINE).expect("the server leaves after the signal");
         wait_for("the server's other processes to leave", DEADLINE, || {
             group_members(group).is_empty().then_some(())
         });
@@ -205,15 +257,16 @@ impl Server {
             self.port = free_port();
             let child = self.process.insert(self.setup.spawn(self.port, &self.directory.join("log")));
             let (group, port) = (child.id() as i32, self.port);
+            let listen = &self.setup.listen;
             let exited =
                 wait_for("the server to listen", DEADLINE, || match child.try_wait().expect("wait") {
                     Some(status) => Some(Some(status)),
-                    None => group_listens(group, port).then_some(None),
+                    None => listen.is_ready(group, port).then_some(None),
                 });
             let Some(status) = exited else { return };
             kill_group(group);
             self.process = None;
-            if status.code() != Some(EXIT_PORT_TAKEN) {
+            if status.code() != Some(EXIT_PORT_TAKEN) || matches!(self.setup.listen, Listen::Unix(_)) {
                 panic!("{:?} ended at start with {status}", self.setup);
             }
         }
@@ -249,6 +302,11 @@ impl Drop for Server {
             eprintln!("--- {:?} said:\n{}---", self.setup, self.log());
         }
     }
+}
+
+/// Runs a program that is to end by itself with just these arguments. Panics if it goes on.
+pub fn run(binary: Binary, arguments: &[&str]) -> Exit {
+    Setup::new(binary).listen(&[]).flags(arguments).refusal()
 }
 
 /// None if it has not exited by itself within `limit`.
