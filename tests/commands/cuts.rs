@@ -1,6 +1,7 @@
 //! One session, cut in two at every byte, and sent byte by byte: packets are no part of the protocol.
 
-use crate::support::{Client, Server, Setup, Variant, on_both};
+use crate::support::{Client, DEADLINE, Server, Setup, Variant, on_both, process};
+use nix::sys::signal::Signal;
 
 /// Bodies of the session end at this limit, so that one is too big.
 const LIMIT_BYTES: usize = 16;
@@ -96,6 +97,20 @@ fn single_bytes_give_the_same_replies(variant: Variant) {
         }
     });
     assert_eq!(replies, reference);
+}
+
+/// The tests above mean something only if the server has read one piece before the next is sent.
+#[test]
+fn client_sees_when_the_server_has_read() {
+    let server = Setup::of(Variant::Legacy).start();
+    let mut client = server.connect("A");
+    client.ask("list-tube-used\r\n", "USING default\r\n");
+    server.signal(Signal::SIGSTOP);
+    client.send("list-tube");
+    process::wait_for("bytes that are not read", DEADLINE, || (client.unread() == 9).then_some(()));
+    server.signal(Signal::SIGCONT);
+    client.wait_until_read();
+    client.ask("-used\r\n", "USING default\r\n");
 }
 
 on_both!(two_pieces_give_the_same_replies, single_bytes_give_the_same_replies);

@@ -215,13 +215,19 @@ impl Client {
         self
     }
 
-    /// Returns when the server has read all that was sent, so that the next send is another read of the server's.
-    pub fn wait_until_read(&mut self) -> &mut Client {
+    /// How many of the sent bytes the server has not read.
+    pub fn unread(&self) -> u64 {
         let Link::Tcp(stream) = &self.link else { panic!("only TCP shows what the other side has read") };
         let local = stream.local_addr().expect("own address").port();
         let peer = stream.peer_addr().expect("server's address").port();
-        let all_read = || (process::unread_by_peer(local, peer).unwrap_or(0) == 0).then_some(());
-        process::wait_for("the server to read what was sent", DEADLINE, all_read);
+        process::unread_by_peer(local, peer).unwrap_or(0)
+    }
+
+    /// Returns when the server has read all that was sent, so that the next send is another read of the server's.
+    pub fn wait_until_read(&mut self) -> &mut Client {
+        process::wait_for("the server to read what was sent", DEADLINE, || {
+            (self.unread() == 0).then_some(())
+        });
         self
     }
 
