@@ -15,3 +15,4 @@ pub mod scoreboard;
 mod scratch;
 pub mod supervisor;
 pub mod topology;
+pub mod wal;

@@ -35,6 +35,19 @@ pub const JOB_ID_END: u64 = 1 << 53;
 /// partition ("255, "), and everything else fits one kilobyte.
 pub const TOPOLOGY_FILE_BYTES: usize = PARTITIONS_MAX as usize * 5 + 4096;
 
+/// Bytes of a log that its reader keeps in memory at a time: some hundreds of records a read.
+pub const WAL_WINDOW_BYTES: usize = 1 << 16;
+
+/// Findings kept of one scan of a log directory; more are counted only. The first says what to mend, and a
+/// directory given to the wrong slot has one for every record.
+pub const WAL_FINDINGS: usize = 1000;
+
+/// Numbers in the names of log files end below this: the core's scan takes it for "no file yet".
+pub const WAL_FILE_NUMBER_END: u32 = 1 << 30;
+
+/// Longest delay or TTR a client can ask for, in nanoseconds: 32 bits of seconds.
+pub const JOB_SPAN_NS: i64 = u32::MAX as i64 * 1_000_000_000;
+
 const _: () = assert!(LINE_BYTES >= "pause-tube  4294967295\r\n".len() + TUBE_NAME_BYTES);
 const _: () = assert!(SLOTS_MAX <= PARTITIONS_MAX);
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX && SLOTS_MAX <= PARTITIONS_DEFAULT);

@@ -1,0 +1,226 @@
+//! The records of one log file, one after another, with nothing but the file to go by.
+//!
+//! Gives whole records only. Bodies are not read: of a body only the last two bytes are looked at. What can't
+//! be a record stops the reader, with a cause and whether a crash can have left it: a crash leaves a record
+//! that stops somewhere, and behind it nothing or the zeros that the file was made of.
+//!
+//! Not seen, because the bytes are those of a whole record: a short record that a crash cut between the
+//! job's times and its state, so that it reads as a deletion.
+
+use std::io;
+use std::ops::Range;
+
+use super::finding::Cause;
+use super::format::{
+    BODY_BYTES_MAX, BODY_BYTES_MIN, BadJobrec, Jobrec, State, TubeName, VERSION_BYTES, Version, jobrec_id,
+    offset,
+};
+use super::source::{Source, Window};
+use crate::limits;
+
+/// A whole record.
+// offset < jobrec_at < end; a body ends at `end`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Of its first byte in the file.
+    pub offset: u64,
+    /// Of the first byte behind it.
+    pub end: u64,
+    pub kind: RecordKind,
+    /// `body_size` is bounded, and so are `delay` and `ttr`.
+    pub jobrec: Jobrec,
+}
+
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// Has all of a job.
+    Full { tube: TubeName, body: Range<u64> },
+    /// Has what changed of a job that an earlier full record describes.
+    Short,
+}
+
+impl Record {
+    /// Of the body, with its CR LF.
+    pub fn body_bytes(&self) -> u32 {
+        self.jobrec.body_size as u32
+    }
+}
+
+/// Where and why reading ended before the records did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub offset: u64,
+    pub cause: Cause,
+}
+
+/// What the start of a file says.
+pub enum Opened<'a> {
+    /// Nothing, or zeros only: made, but not yet written.
+    Empty,
+    Log(Reader<'a>),
+    Stopped(Stop),
+}
+
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    Record(Record),
+    /// The end of the file, or zeros up to there.
+    End,
+    Stopped(Stop),
+}
+
+/// Reads one file from its first record to its end.
+pub struct Reader<'a> {
+    window: Window<'a>,
+    version: Version,
+    position: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub fn open(source: &'a dyn Source) -> io::Result<Opened<'a>> {
+        let mut window = Window::new(source);
+        let stop = |cause| Ok(Opened::Stopped(Stop { offset: 0, cause }));
+        if window.length() < VERSION_BYTES as u64 {
+            return match window.first_nonzero(0)? {
+                None => Ok(Opened::Empty),
+                Some(_) => stop(Cause::VersionCut),
+            };
+        }
+        let bytes = window.bytes(0, VERSION_BYTES)?;
+        let number = i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+        match Version::from_number(number) {
+            Some(version) => Ok(Opened::Log(Reader { window, version, position: VERSION_BYTES as u64 })),
+            None if number == 0 && window.first_nonzero(0)?.is_none() => Ok(Opened::Empty),
+            None => stop(Cause::Version(number)),
+        }
+    }
+
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Where the next record would start: the end of the records, once `next` says `End`.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next record. After `End` or `Stopped` the same again.
+    #[allow(clippy::should_implement_trait, reason = "an iterator has no place for the two ways to end")]
+    pub fn next(&mut self) -> io::Result<Next> {
+        let offset = self.position;
+        let next = match self.parse(offset)? {
+            Ok(Some(record)) => {
+                self.position = record.end;
+                Next::Record(record)
+            }
+            Ok(None) => Next::End,
+            Err(cause) => Next::Stopped(Stop { offset, cause }),
+        };
+        Ok(next)
+    }
+
+    /// Whether a crash can have cut this record inside its job record: the state, its last byte, is not
+    /// written, and neither is anything behind it.
+    pub(super) fn jobrec_can_be_cut(&mut self, record: &Record) -> io::Result<bool> {
+        let behind = match &record.kind {
+            RecordKind::Full { body, .. } => body.start,
+            RecordKind::Short => record.end,
+        };
+        let jobrec_at = behind - self.version.jobrec_bytes() as u64;
+        self.all_zero_from(jobrec_at + offset::STATE as u64)
+    }
+
+    fn all_zero_from(&mut self, offset: u64) -> io::Result<bool> {
+        Ok(self.window.first_nonzero(offset)?.is_none())
+    }
+
+    fn parse(&mut self, offset: u64) -> io::Result<Result<Option<Record>, Cause>> {
+        let rest = self.window.length() - offset;
+        let length_bytes = self.version.name_length_bytes();
+        let jobrec_bytes = self.version.jobrec_bytes();
+        if rest < length_bytes as u64 {
+            return Ok(if self.all_zero_from(offset)? { Ok(None) } else { Err(Cause::LengthCut) });
+        }
+        let name_bytes = match self.name_bytes(offset)? {
+            Ok(name_bytes) => name_bytes,
+            Err(cause) => return Ok(Err(cause)),
+        };
+        let name_at = offset + length_bytes as u64;
+        let jobrec_at = name_at + name_bytes as u64;
+        let behind = jobrec_at + jobrec_bytes as u64;
+        if behind > self.window.length() {
+            let end = name_bytes == 0 && self.all_zero_from(offset)?;
+            return Ok(if end { Ok(None) } else { Err(Cause::JobrecCut) });
+        }
+        if jobrec_id(self.window.bytes(jobrec_at, jobrec_bytes)?) == 0 {
+            return Ok(match (self.window.first_nonzero(jobrec_at)?, name_bytes) {
+                (None, 0) => Ok(None),
+                (None, _) => Err(Cause::NameOnly),
+                (Some(at), _) => Err(Cause::MoreBehindZeros(at)),
+            });
+        }
+        let jobrec = match Jobrec::decode(self.version, self.window.bytes(jobrec_at, jobrec_bytes)?) {
+            Ok(jobrec) => jobrec,
+            Err(BadJobrec::State(state)) => return Ok(Err(Cause::State(state))),
+            Err(BadJobrec::Time) => return Ok(Err(Cause::Time)),
+        };
+        let full = name_bytes > 0;
+        if let Some(cause) = unlikely(&jobrec, full) {
+            let cut = self.all_zero_from(jobrec_at + offset::STATE as u64)?;
+            return Ok(Err(if cut { Cause::JobrecCut } else { cause }));
+        }
+        if !full {
+            return Ok(Ok(Some(Record { offset, end: behind, kind: RecordKind::Short, jobrec })));
+        }
+        let Some(tube) = TubeName::new(self.window.bytes(name_at, name_bytes)?) else {
+            return Ok(Err(Cause::NameIllegal));
+        };
+        // Bounded by `unlikely`: a positive number.
+        let body = behind..behind + jobrec.body_size as u64;
+        if let Some(cause) = self.body_fault(&body)? {
+            return Ok(Err(cause));
+        }
+        Ok(Ok(Some(Record { offset, end: body.end, kind: RecordKind::Full { tube, body }, jobrec })))
+    }
+
+    fn name_bytes(&mut self, offset: u64) -> io::Result<Result<usize, Cause>> {
+        let bytes = self.window.bytes(offset, self.version.name_length_bytes())?;
+        let length = match self.version {
+            Version::V7 => i64::from(i32::from_ne_bytes(bytes.try_into().expect("four bytes"))),
+            Version::V5 => i64::from_ne_bytes(bytes.try_into().expect("eight bytes")),
+        };
+        let allowed = (0..=limits::TUBE_NAME_BYTES as i64).contains(&length);
+        Ok(if allowed { Ok(length as usize) } else { Err(Cause::NameLength(length)) })
+    }
+
+    fn body_fault(&mut self, body: &Range<u64>) -> io::Result<Option<Cause>> {
+        if body.end > self.window.length() {
+            return Ok(Some(Cause::BodyCut));
+        }
+        if self.window.bytes(body.end - 2, 2)? == b"\r\n" {
+            return Ok(None);
+        }
+        let cut = self.all_zero_from(body.end - 1)?;
+        Ok(Some(if cut { Cause::BodyCut } else { Cause::BodyEnd }))
+    }
+}
+
+/// Why no server writes such a job record, if so.
+fn unlikely(jobrec: &Jobrec, full: bool) -> Option<Cause> {
+    let spans = 0..=limits::JOB_SPAN_NS;
+    if !(BODY_BYTES_MIN as i32..=BODY_BYTES_MAX as i32).contains(&jobrec.body_size) {
+        Some(Cause::BodySize(jobrec.body_size))
+    } else if !spans.contains(&jobrec.delay) || !spans.contains(&jobrec.ttr) {
+        Some(Cause::Time)
+    } else if full && jobrec.state == State::Invalid {
+        Some(Cause::FullDeletion)
+    } else {
+        None
+    }
+}
+
+const LONGEST_FIXED_PART: usize =
+    Version::V5.name_length_bytes() + limits::TUBE_NAME_BYTES + Version::V7.jobrec_bytes();
+const _: () = assert!(LONGEST_FIXED_PART <= limits::WAL_WINDOW_BYTES);

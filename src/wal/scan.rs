@@ -1,0 +1,340 @@
+//! A whole directory of logs: the core's replay, without its trust and without touching anything.
+//!
+//! Files are read in the order of their numbers, records in the order of their offsets, and the job table
+//! goes through the states that the core's would. What the core would skip, misread or delete is a finding.
+//! A torn tail is what a crash leaves: a record that stops somewhere, with nothing behind it in this file
+//! and nothing at all in later ones. (Two tears that the core itself takes for the end of a file are no
+//! damage in an older file either: stock goes on in a new file after a crash and leaves them there.)
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::finding::{Cause, Finding, Verdict, WalError};
+use super::format::{State, TubeName, Version};
+use super::jobs::{Job, JobTable};
+use super::reader::{Next, Opened, Reader, Record, RecordKind, Stop};
+use super::source::{FileSource, Source, read_exact};
+use crate::limits;
+
+/// The owner of a tube name.
+pub type SlotOf<'a> = &'a dyn Fn(&[u8]) -> u16;
+
+/// Whether a job of this id may be in the own slot.
+pub type IdFits<'a> = &'a dyn Fn(u64) -> bool;
+
+/// What belongs into the directory. The default admits everything.
+#[derive(Clone, Copy, Default)]
+pub struct Policy<'a> {
+    /// The slot that the directory belongs to.
+    pub own_slot: u16,
+    pub slot_of: Option<SlotOf<'a>>,
+    pub id_fits: Option<IdFits<'a>>,
+}
+
+/// What a scan saw of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    pub number: u32,
+    /// Its length.
+    pub bytes: u64,
+    /// None: empty, or of no version that is known.
+    pub version: Option<Version>,
+    pub records: u64,
+    /// Where its whole records end.
+    pub end: u64,
+}
+
+/// What a scan saw of all.
+pub struct Scan {
+    /// By number.
+    pub files: Vec<FileReport>,
+    /// By file and offset.
+    pub findings: Vec<Finding>,
+    /// Foreign records beyond those in `findings`.
+    pub findings_left_off: u64,
+    /// The highest id in any record, of live and of deleted jobs; 0 without records.
+    pub max_id: u64,
+    pub jobs: JobTable,
+}
+
+impl Scan {
+    pub fn verdict(&self) -> Verdict {
+        let torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
+        if self.findings.is_empty() {
+            Verdict::Sound
+        } else if self.findings.iter().all(torn) {
+            Verdict::Torn
+        } else {
+            Verdict::Refused
+        }
+    }
+
+    /// File number and offset of each torn tail: the file is whole once it is cut there.
+    pub fn torn_tails(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.findings.iter().filter_map(|finding| match finding {
+            Finding::TornTail { file, offset, .. } => Some((*file, *offset)),
+            _ => None,
+        })
+    }
+
+    /// Shows every live job in replay order.
+    pub fn visit(&self, mut visitor: impl FnMut(&Job)) {
+        self.jobs.in_replay_order().into_iter().for_each(&mut visitor);
+    }
+}
+
+/// The file name of a log.
+pub fn log_name(number: u32) -> String {
+    format!("binlog.{number}")
+}
+
+/// Reads a directory's logs. An error means that one could not be read; everything that could be read but
+/// is not right is a finding.
+pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
+    let mut odd = Vec::new();
+    let mut numbers = Vec::new();
+    for name in log_names(dir)? {
+        match log_number(&name) {
+            Some(number) => numbers.push(number),
+            None => odd.push(Finding::OddFile { name, cause: Cause::NameUnread }),
+        }
+    }
+    numbers.sort_unstable();
+    let mut replay = Replay::new(policy);
+    for number in numbers {
+        let path = dir.join(log_name(number));
+        let metadata = fs::metadata(&path).map_err(|error| WalError::new(&path, "looking at it", error))?;
+        // Opening anything else might wait for a writer.
+        if !metadata.is_file() {
+            odd.push(Finding::OddFile { name: log_name(number), cause: Cause::NoFile });
+            continue;
+        }
+        let source = FileSource::open(&path).map_err(|error| WalError::new(&path, "opening it", error))?;
+        replay.file(number, &source).map_err(|error| WalError::new(&path, "reading it", error))?;
+    }
+    let mut scan = replay.finish();
+    odd.append(&mut scan.findings);
+    scan.findings = odd;
+    Ok(scan)
+}
+
+/// Copies a job's body, with its CR LF, from its log.
+pub fn read_body(dir: &Path, job: &Job, into: &mut dyn Write) -> Result<(), WalError> {
+    let path = dir.join(log_name(job.file));
+    let source = FileSource::open(&path).map_err(|error| WalError::new(&path, "opening it", error))?;
+    let mut chunk = vec![0; limits::WAL_WINDOW_BYTES.min(job.body_bytes() as usize)];
+    let (mut offset, end) = (job.body_offset, job.body_offset + u64::from(job.body_bytes()));
+    while offset < end {
+        let count = chunk.len().min((end - offset) as usize);
+        read_exact(&source, offset, &mut chunk[..count])
+            .map_err(|error| WalError::new(&path, "reading a body", error))?;
+        into.write_all(&chunk[..count])
+            .map_err(|error| WalError::new(&path, "copying a body out of it", error))?;
+        offset += count as u64;
+    }
+    Ok(())
+}
+
+/// Replay, file by file.
+pub struct Replay<'p> {
+    policy: Policy<'p>,
+    files: Vec<FileReport>,
+    // At most one a file.
+    stops: Vec<(u32, Stop)>,
+    foreign: Vec<Finding>,
+    foreign_left_off: u64,
+    gaps: Vec<Finding>,
+    max_id: u64,
+    jobs: JobTable,
+}
+
+impl<'p> Replay<'p> {
+    pub fn new(policy: Policy<'p>) -> Replay<'p> {
+        Replay {
+            policy,
+            files: Vec::new(),
+            stops: Vec::new(),
+            foreign: Vec::new(),
+            foreign_left_off: 0,
+            gaps: Vec::new(),
+            max_id: 0,
+            jobs: JobTable::default(),
+        }
+    }
+
+    /// The next file. Panics unless its number is above those before.
+    pub fn file(&mut self, number: u32, source: &dyn Source) -> io::Result<()> {
+        if let Some(last) = self.files.last() {
+            assert!(number > last.number, "files are read in the order of their numbers");
+            if number > last.number + 1 {
+                // The core deletes from the lowest number up: it leaves no gap.
+                let (file, cause) = (last.number + 1, Cause::FileMissing);
+                self.gaps.push(Finding::Damaged { file, offset: 0, cause });
+            }
+        }
+        self.files.push(FileReport { number, bytes: source.length(), version: None, records: 0, end: 0 });
+        let stop = match Reader::open(source)? {
+            Opened::Empty => None,
+            Opened::Stopped(stop) => Some(stop),
+            Opened::Log(reader) => self.records(number, reader)?,
+        };
+        self.stops.extend(stop.map(|stop| (number, stop)));
+        Ok(())
+    }
+
+    pub fn finish(self) -> Scan {
+        // The last file that anything was written to, whole or not.
+        let written = self.files.iter().filter(|file| file.records > 0).map(|file| file.number);
+        let last = written.chain(self.stops.iter().map(|(number, _)| *number)).max();
+        let stops = self.stops.into_iter().map(|(file, Stop { offset, cause })| {
+            if cause.is_cut() && (Some(file) == last || cause.core_stops_there()) {
+                Finding::TornTail { file, offset, cause }
+            } else {
+                Finding::Damaged { file, offset, cause }
+            }
+        });
+        let mut findings: Vec<Finding> = stops.chain(self.gaps).chain(self.foreign).collect();
+        findings.sort_by_key(|finding| match finding {
+            Finding::OddFile { .. } => (0, 0),
+            Finding::TornTail { file, offset, .. }
+            | Finding::Damaged { file, offset, .. }
+            | Finding::ForeignTube { file, offset, .. }
+            | Finding::ForeignId { file, offset, .. } => (*file, *offset),
+        });
+        Scan {
+            files: self.files,
+            findings,
+            findings_left_off: self.foreign_left_off,
+            max_id: self.max_id,
+            jobs: self.jobs,
+        }
+    }
+
+    /// All records of a file; the stop, if it has one.
+    fn records(&mut self, number: u32, mut reader: Reader<'_>) -> io::Result<Option<Stop>> {
+        let mut records = 0;
+        let (stop, end) = loop {
+            let end = reader.position();
+            match reader.next()? {
+                Next::End => break (None, end),
+                Next::Stopped(stop) => break (Some(stop), end),
+                Next::Record(record) => {
+                    if let Some(cause) = self.apply(number, &record, &mut reader)? {
+                        break (Some(Stop { offset: record.offset, cause }), end);
+                    }
+                    records += 1;
+                }
+            }
+        };
+        let report = self.files.last_mut().expect("the file that is being read");
+        (report.version, report.records, report.end) = (Some(reader.version()), records, end);
+        Ok(stop)
+    }
+
+    /// One whole record. The cause, if it contradicts what came before.
+    fn apply(&mut self, file: u32, record: &Record, reader: &mut Reader<'_>) -> io::Result<Option<Cause>> {
+        let id = record.jobrec.id;
+        if let Some(job) = self.jobs.job(id) {
+            let contradiction = contradiction(job, record);
+            let deletion = record.jobrec.state == State::Invalid;
+            let doubtful = deletion && (contradiction.is_some() || fewer_events(job, record));
+            if doubtful && reader.jobrec_can_be_cut(record)? {
+                return Ok(Some(Cause::JobrecCut));
+            }
+            if contradiction.is_some() {
+                return Ok(contradiction);
+            }
+        }
+        self.max_id = self.max_id.max(id);
+        self.judge_place(file, record);
+        match &record.kind {
+            RecordKind::Full { tube, body } => match self.jobs.job_mut(id) {
+                None => self.jobs.insert(tube.as_bytes(), record.jobrec, file, body.start),
+                Some(job) => {
+                    job.update(record.jobrec);
+                    (job.file, job.body_offset) = (file, body.start);
+                }
+            },
+            RecordKind::Short if record.jobrec.state == State::Invalid => self.jobs.remove(id),
+            // Without a job: its full record was in a file that is gone, so it was deleted or written anew.
+            RecordKind::Short => {
+                if let Some(job) = self.jobs.job_mut(id) {
+                    job.update(record.jobrec);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the record belongs into this slot at all.
+    fn judge_place(&mut self, file: u32, record: &Record) {
+        let (offset, slot_here) = (record.offset, self.policy.own_slot);
+        if let (Some(slot_of), RecordKind::Full { tube, .. }) = (self.policy.slot_of, &record.kind) {
+            let slot_owner = slot_of(tube.as_bytes());
+            if slot_owner != slot_here {
+                self.foreign(Finding::ForeignTube { file, offset, tube: *tube, slot_here, slot_owner });
+            }
+        }
+        let id = record.jobrec.id;
+        if self.policy.id_fits.is_some_and(|id_fits| !id_fits(id)) {
+            self.foreign(Finding::ForeignId { file, offset, id, slot_here });
+        }
+    }
+
+    fn foreign(&mut self, finding: Finding) {
+        if self.foreign.len() < limits::WAL_FINDINGS {
+            self.foreign.push(finding);
+        } else {
+            self.foreign_left_off += 1;
+        }
+    }
+}
+
+/// What never changes in a job's life, but does from its earlier records to this one.
+fn contradiction(job: &Job, record: &Record) -> Option<Cause> {
+    let id = job.id();
+    if record.body_bytes() != job.body_bytes() {
+        return Some(Cause::SizeChanged { id, was: job.body_bytes(), now: record.body_bytes() });
+    }
+    match &record.kind {
+        RecordKind::Full { tube, .. } if tube.as_bytes() != &*job.tube => {
+            let was = TubeName::new(&job.tube).expect("a name from a record is legal");
+            let [was, now] = [was, *tube].map(|name| name.to_string().into());
+            Some(Cause::TubeChanged { id, was, now })
+        }
+        _ if record.jobrec.created_at != job.jobrec.created_at => Some(Cause::IdReused(id)),
+        _ => None,
+    }
+}
+
+/// Counts that go down: in no record of a live job, and in one that was cut before its counts.
+fn fewer_events(job: &Job, record: &Record) -> bool {
+    let counts = |r: &super::Jobrec| [r.reserves, r.timeouts, r.releases, r.buries, r.kicks];
+    counts(&record.jobrec).iter().zip(counts(&job.jobrec)).any(|(now, was)| *now < was)
+}
+
+/// Names that the core's scan of the directory counts: the prefix, then what C's `strtol` reads to the end.
+fn log_names(dir: &Path) -> Result<Vec<String>, WalError> {
+    let list = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let name = entry?.file_name();
+            let Some(suffix) = name.as_bytes().strip_prefix(b"binlog.") else { continue };
+            let unsigned = suffix.trim_ascii_start();
+            let unsigned = unsigned.strip_prefix(b"-").or(unsigned.strip_prefix(b"+")).unwrap_or(unsigned);
+            if unsigned.iter().all(u8::is_ascii_digit) {
+                names.push(name.to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    };
+    list().map_err(|error| WalError::new(dir, "listing the directory", error))
+}
+
+/// The number, if this is the name that the core gives to the file of this number.
+fn log_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("binlog.")?.parse().ok()?;
+    (number < limits::WAL_FILE_NUMBER_END && log_name(number) == name).then_some(number)
+}
