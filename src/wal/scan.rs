@@ -39,7 +39,7 @@ pub struct FileReport {
     pub number: u32,
     /// Its length.
     pub bytes: u64,
-    /// None: empty, or of no version that is known.
+    /// None: never written to, or of no version that is known (which is a finding).
     pub version: Option<Version>,
     pub records: u64,
     /// Where its whole records end.
@@ -77,6 +77,13 @@ impl Scan {
             Finding::TornTail { file, offset, .. } => Some((*file, *offset)),
             _ => None,
         })
+    }
+
+    /// The files in front of all that were ever written to: to be removed, in this order, before the core opens
+    /// the directory. It keeps them at the head of its list without a job in them, where each attempt to compact
+    /// fails with a line on stderr: some ten thousand lines a command.
+    pub fn unwritten_head(&self) -> impl Iterator<Item = u32> {
+        self.files.iter().take_while(|file| file.version.is_none()).map(|file| file.number)
     }
 
     /// Shows every live job in replay order.

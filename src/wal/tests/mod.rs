@@ -158,6 +158,15 @@ fn file_that_is_made_but_not_written_is_sound() {
     }
 }
 
+/// Stock, started on an empty file in front of one with jobs, prints 57,000 lines for one deletion.
+#[test]
+fn files_in_front_that_were_never_written_are_named_for_removal() {
+    let whole = Log::v7().put("a", 1).bytes;
+    let files: [(u32, &[u8]); 5] = [(3, &[]), (4, &[0; 50]), (5, &whole), (6, &[]), (7, &[])];
+    assert_eq!(replay(&files).unwritten_head().collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(replay(&files[2..]).unwritten_head().count(), 0);
+}
+
 #[test]
 fn directory_without_logs_is_sound() {
     let scan = replay(&[]);
