@@ -9,7 +9,6 @@ use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
 
 use crate::error::{Exit, Fatal};
 use crate::ipc::Kind;
