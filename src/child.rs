@@ -9,6 +9,7 @@ use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use nix::sys::prctl;
+use nix::sys::signal::Signal;
 
 use crate::error::{Exit, Fatal};
 use crate::ipc::Kind;
@@ -67,7 +68,7 @@ fn control_fd() -> Result<OwnedFd, Fatal> {
 }
 
 fn fence(role: Role, index: u16) -> Result<(), Fatal> {
-    prctl::set_pdeathsig(None).map_err(|e| Fatal::temporary("parent death signal", e))?;
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| Fatal::temporary("parent death signal", e))?;
     // Fifteen bytes are shown: "trellis-o255".
     let letter = match role {
         Role::Owner => 'o',

@@ -153,3 +153,9 @@ const _: () = assert!(WAL_FILE_BYTES_MIN <= 601 && WAL_FILE_BYTES_DEFAULT <= WAL
 const _: () = assert!(WAL_FILE_BYTES_MIN as usize > TUBE_NAME_BYTES + 128, "a version, a name and a record");
 const _: () = assert!(RESTART_PAUSE_MS < RESTART_PAUSE_MS_MAX);
 const _: () = assert!(STOP_FRONTENDS_MS + STOP_OWNERS_MS < 10_000);
+
+/// How long before the end of a reservation its holder is told DEADLINE_SOON: stock's `SAFETY_MARGIN`.
+pub const DEADLINE_MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How long a reserve over several slots waits for its refusal, after the first on a connection.
+pub const REFUSAL_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);

@@ -11,6 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use tracing::{info, warn};
 
+use super::alarms::Alarms;
 use super::client::Listener;
 use super::owners::Owners;
 use super::session::{Context, Session};
@@ -47,6 +48,7 @@ pub struct Frontend<'a> {
     /// Slots whose outbox was full when a command could not be begun.
     full: Vec<u16>,
     room: Vec<u8>,
+    alarms: Alarms,
     usage: Usage<'a>,
     stopping: bool,
 }
@@ -97,6 +99,7 @@ impl<'a> Frontend<'a> {
             list: Vec::new(),
             full: Vec::new(),
             room: vec![0; 2 * CLIENT_READ_BYTES],
+            alarms: Alarms::default(),
             usage: Usage::new(record),
             stopping: false,
         })
@@ -145,6 +148,7 @@ impl<'a> Frontend<'a> {
                 self.accept();
             }
             self.lose_patience();
+            self.ring();
             self.round();
             self.usage.publish();
             timeout = self.timeout(ready);
@@ -188,7 +192,10 @@ impl<'a> Frontend<'a> {
         let patience = (!self.ctx.owners.all_up())
             .then(|| self.sessions.iter().filter_map(|(_, s)| s.patience_ends(wait)).min())
             .flatten();
-        [self.accept_paused, patience].into_iter().flatten().min().map(|at| at.saturating_duration_since(now))
+        let clock = self.start.server.clock_now();
+        let alarm = self.alarms.next().map(|at| Duration::from_nanos((at - clock).max(0) as u64));
+        let others = [self.accept_paused, patience].into_iter().flatten().min();
+        others.map(|at| at.saturating_duration_since(now)).into_iter().chain(alarm).min()
     }
 
     fn look_after(&mut self, key: usize) {
@@ -254,6 +261,7 @@ impl<'a> Frontend<'a> {
     /// Reads what the client sent, deals with it and with what was left before, and sends its replies.
     fn serve_client(&mut self, key: usize) {
         let session = &mut self.sessions[key];
+        session.on_time(&mut self.ctx);
         if !session.dead {
             self.read_client(key);
         }
@@ -263,6 +271,9 @@ impl<'a> Frontend<'a> {
             session.dead |= session.output.flush(&mut session.stream).is_err();
             session.credit_owners(&mut self.ctx);
             session.dead |= session.is_finished();
+            session.on_time(&mut self.ctx);
+            let wanted = session.next_alarm();
+            self.alarms.set(key, &mut session.alarm, wanted);
         }
         if session.dead {
             self.close(key);
@@ -313,6 +324,7 @@ impl<'a> Frontend<'a> {
 
     fn close(&mut self, key: usize) {
         let mut session = self.sessions.remove(key);
+        self.alarms.set(key, &mut session.alarm, None);
         session.detach_all(&mut self.ctx);
         let record = self.ctx.record;
         record.subtract(Field::Connections, 1);
@@ -393,6 +405,15 @@ impl<'a> Frontend<'a> {
             session.slot_up(&mut self.ctx, who.index);
         }
         self.look_after_all(|_| true);
+    }
+
+    /// Looks after sessions whose alarm is due.
+    fn ring(&mut self) {
+        if self.alarms.next().is_some() {
+            for key in self.alarms.due(self.start.server.clock_now()) {
+                self.look_after(key);
+            }
+        }
     }
 
     /// Refuses what has waited too long for a slot that is away.

@@ -4,20 +4,23 @@
 //! virtual connection for it. Reply bytes come from the owners and pass through.
 //!
 //! Reading order: `session` (what a client connection is), `requests` (client bytes to frames), `replies` (frames
-//! to client bytes), `references` (use, watch, ignore over slots), `outage` (an owner is gone), `event_loop`
-//! (sockets). `owners` holds the links, `client` the client's socket, `stats` and `tube_list` the answers that
+//! to client bytes), `references` (use, watch, ignore over slots), `probe` (ids that may live anywhere), `waiting`
+//! (what is due by the clock), `outage` (an owner is gone), `event_loop` (sockets). `owners` holds the links, `client` the client's socket, `stats` and `tube_list` the answers that
 //! are added up here.
 
+mod alarms;
 mod client;
 mod event_loop;
 mod outage;
 mod owners;
+mod probe;
 mod references;
 mod replies;
 mod requests;
 mod session;
 mod stats;
 mod tube_list;
+mod waiting;
 mod watch_list;
 
 use crate::error::{Exit, Fatal};

@@ -80,7 +80,7 @@ impl Session {
                 attachment.sent = attachment.sent.wrapping_add(1);
                 remote.sequence = attachment.sent;
                 let line = match remote.what {
-                    What::Reserve { until: Some(until) } => reserve_until(until),
+                    What::Reserve { until: Some(until), .. } => reserve_until(until),
                     _ => remote.line.to_vec(),
                 };
                 let park = matches!(&remote.what, What::Ignore(tube) if self.parks(ctx, slot, tube));

@@ -109,6 +109,12 @@ impl Session {
                 self.output.push(reply);
                 self.release(ctx, old);
             }
+            What::Probe(probe) => {
+                self.probed(ctx, probe, &remote.line, reply);
+                if self.barrier {
+                    return;
+                }
+            }
             What::Park(reply) => {
                 self.output.push(&reply);
                 self.release(ctx, slot);

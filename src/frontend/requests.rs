@@ -17,7 +17,6 @@ use crate::topology::IdRoute;
 pub const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
 pub const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
 pub const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
-pub const UNSUPPORTED_MULTI_WATCH: &[u8] = b"UNSUPPORTED_MULTI_WATCH\r\n";
 
 /// Bytes of the input that go to a slot as they are: from `start` to where the reader is.
 #[derive(Clone, Copy)]
@@ -163,9 +162,7 @@ impl Session {
             }
             Command::ById { id, command } => {
                 let IdRoute::Slot(slot) = ctx.topology.owner_of_id(id) else {
-                    self.send_run(ctx, reader);
-                    self.answer(INTERNAL_ERROR); // ids from before the topology: see epics/02
-                    return Begun::Yes;
+                    return self.alone(ctx, reader, |s, ctx| s.begin_probe(ctx, line));
                 };
                 let what = match command {
                     IdCommand::Peek | IdCommand::StatsJob => What::Read,
@@ -217,13 +214,14 @@ impl Session {
         } else if let Some(tube) = self.watched.only() {
             ctx.topology.slot_of(tube.as_bytes())
         } else {
-            self.send_run(ctx, reader);
-            ctx.record.add(Field::RefusedMultiWatch, 1);
-            self.answer(UNSUPPORTED_MULTI_WATCH);
-            return Begun::Yes;
+            self.is_worker(ctx.record);
+            return self.alone(ctx, reader, |s, ctx| {
+                s.refuse_multi_watch(ctx);
+                true
+            });
         };
         let until = timeout.map(|s| Instant::now() + Duration::from_secs(s.into()));
-        let begun = self.in_run(ctx, reader, slot, line, What::Reserve { until });
+        let begun = self.in_run(ctx, reader, slot, line, What::Reserve { until, cancelled: false });
         if begun == Begun::InRun {
             self.is_worker(ctx.record);
             if let Some(run) = &mut reader.run {

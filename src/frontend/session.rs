@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::client::{Output, Stream};
 use super::owners::Owners;
+use super::probe::Probe;
 use super::stats::Facts;
 use super::tube_list::TubeQuery;
 use super::watch_list::WatchList;
@@ -59,6 +60,11 @@ pub struct Session {
     pub waits_for: Option<(u16, Instant)>,
     /// Commands under way wait to be sent again, since then.
     pub outage: Option<Instant>,
+    /// A reserve over several slots was refused on this connection; the next refusal is due then.
+    pub refused_before: bool,
+    pub refusal_due: Option<i64>,
+    /// What is set in the event loop's alarms.
+    pub alarm: Option<i64>,
     /// The socket may have more to read, though no event will say so.
     pub readable: bool,
     /// An event said that the client sends no more; what it sent before is still to be read.
@@ -139,14 +145,17 @@ pub enum What {
     Change,
     /// Reads only.
     Read,
-    /// `reserve`, and when its time is over.
+    /// `reserve`, when its time is over, and whether it was told DEADLINE_SOON.
     Reserve {
         until: Option<Instant>,
+        cancelled: bool,
     },
     ReserveJob,
     Use(TubeName),
     Watch(TubeName),
     Ignore(TubeName),
+    /// A command by an id that may live anywhere.
+    Probe(Probe),
     /// The used tube's old owner lets go of it; then the client gets this reply.
     Park(Vec<u8>),
 }
@@ -198,6 +207,9 @@ impl Session {
             queries: 0,
             waits_for: None,
             outage: None,
+            refused_before: false,
+            refusal_due: None,
+            alarm: None,
             readable: true,
             fin: false,
             stalled: false,

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use nix::sys::utsname::{UtsName, uname};
-use nix::time::{ClockId, clock_gettime};
 
 use crate::ipc::control::Server;
 use crate::scoreboard::{Field, Scoreboard};
@@ -103,6 +102,5 @@ fn seconds(micros: u64) -> String {
 }
 
 fn uptime(server: &Server) -> Duration {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec());
-    Duration::from_nanos((now + server.clock_offset - server.started_at).max(0) as u64)
+    Duration::from_nanos((server.clock_now() - server.started_at).max(0) as u64)
 }

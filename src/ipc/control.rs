@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::topology::Topology;
@@ -74,6 +75,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// The server's clock now, in nanoseconds: wall time as it was at the start plus monotonic time since.
+    pub fn clock_now(&self) -> i64 {
+        let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+        monotonic.tv_sec() * 1_000_000_000 + monotonic.tv_nsec() + self.clock_offset
+    }
+
     pub fn owner_wait(&self) -> Duration {
         Duration::from_millis(self.owner_wait_ms)
     }

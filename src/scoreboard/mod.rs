@@ -104,7 +104,7 @@ impl Scoreboard {
     pub fn total(&self, field: Field) -> u64 {
         let values = self.records().map(|r| r.get(field));
         match field.meaning() {
-            Meaning::Counter | Meaning::Gauge => values.sum(),
+            Meaning::Counter | Meaning::Gauge => values.fold(0, u64::wrapping_add),
             Meaning::Lowest => values.filter(|&v| v > 0).min().unwrap_or(0),
             Meaning::Highest => values.max().unwrap_or(0),
         }
@@ -136,7 +136,12 @@ impl Record<'_> {
 
     /// For the record's one writer.
     pub fn add(&self, field: Field, n: u64) {
-        self.set(field, self.get(field) + n);
+        self.set(field, self.get(field).wrapping_add(n));
+    }
+
+    /// Takes back one that another record counts again. A record may fall below zero; the total does not.
+    pub fn uncount(&self, field: Field) {
+        self.set(field, self.get(field).wrapping_sub(1));
     }
 
     /// For the record's one writer; the gauge must be at least `n`.

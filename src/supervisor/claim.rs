@@ -1,9 +1,9 @@
 //! Claims: what this server uses is its own before it touches any of it, and until it ends.
 //!
-//! A data directory is claimed by a lock on `supervisor.lock` in it, a path by a lock on a file beside it. The
-//! locks end with this process, whatever ends it, and children have no part in them. The files stay: removing
-//! a lock file is a race. Stock knows neither: against it, the core's own `lock` and a trial connect to a
-//! socket's path are looked at.
+//! A data directory is claimed by a lock on the directory itself, which leaves nothing in it; a path by a lock on
+//! a file beside it, which stays: removing a lock file is a race. The locks end with this process, whatever ends
+//! it, and children have no part in them. Stock knows neither: against it, the core's own `lock` and a trial
+//! connect to a socket's path are looked at.
 //!
 //! The processes of a server that was killed live on for a moment, with the slots' locks and the listening
 //! socket. The kernel tells nobody when they let go, so this is the one place that looks again and again, for
@@ -12,12 +12,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 use nix::unistd::{Pid, User, fchown};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -27,21 +27,22 @@ use crate::error::{Exit, Fatal};
 use crate::limits;
 use crate::topology::Layout;
 
-/// In the data directory.
-pub const LOCK_FILE: &str = "supervisor.lock";
-
 /// In a slot's directory: the core locks it.
 const CORE_LOCK_FILE: &str = "lock";
 
-/// A locked file. Closing it, or any other descriptor of that file in this process, ends the claim.
-pub struct Claim(#[allow(dead_code)] File);
+/// A locked directory or file. Closing it, or any other descriptor of that file in this process, ends the claim.
+#[allow(dead_code)] // held, never looked at
+pub enum Claim {
+    Directory(Flock<File>),
+    File(File),
+}
 
 /// Claims the data directory and the control path.
 pub fn all(settings: &Settings, user: Option<&User>) -> Result<Vec<Claim>, Fatal> {
-    let data = settings.dir.as_ref().map(|dir| Path::new(dir).join(LOCK_FILE));
-    let control = settings.control.as_ref().map(|path| beside(path));
-    let take = |path: PathBuf| Claim::take(&path, user).map_err(|reason| Fatal::new(Exit::Locked, reason));
-    data.into_iter().chain(control).map(take).collect()
+    let locked = |reason: String| Fatal::new(Exit::Locked, reason);
+    let data = settings.dir.as_ref().map(|dir| Claim::directory(Path::new(dir)).map_err(locked));
+    let control = settings.control.as_ref().map(|path| Claim::take(&beside(path), user).map_err(locked));
+    data.into_iter().chain(control).collect()
 }
 
 /// Waits until no process of a server that was killed holds a slot, and refuses if one holds on. Opens each
@@ -62,6 +63,23 @@ pub fn slots_are_free(settings: &Settings, layout: Layout, slots: u16) -> Result
 }
 
 impl Claim {
+    /// Locks a data directory against other servers and tools of ours.
+    pub fn directory(dir: &Path) -> Result<Claim, String> {
+        let said = |e: io::Error| format!("{}: {e}", dir.display());
+        let file = File::open(dir).map_err(said)?;
+        if !file.metadata().map_err(said)?.is_dir() {
+            return Err(format!("{}: not a directory", dir.display()));
+        }
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => Ok(Claim::Directory(locked)),
+            Err((file, nix::Error::EAGAIN)) => Err(match directory_holder(&file) {
+                Some(pid) => held(dir, pid),
+                None => format!("{}: held by another server", dir.display()),
+            }),
+            Err((_, error)) => Err(said(error.into())),
+        }
+    }
+
     /// Locks a file, which is made if it isn't there. The error says who has it.
     fn take(path: &Path, user: Option<&User>) -> Result<Claim, String> {
         let said = |e: io::Error| format!("{}: {e}", path.display());
@@ -88,7 +106,7 @@ impl Claim {
             // A later start as that user must be able to open it. Where this fails we are no more than that user.
             let _ = fchown(file.as_fd(), Some(user.uid), Some(user.gid));
         }
-        Ok(Claim(file))
+        Ok(Claim::File(file))
     }
 }
 
@@ -101,7 +119,7 @@ impl PathClaim {
         let claim = Claim::take(&beside(Path::new(path)), user)?;
         match fs::metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err("another kind of file is there".to_owned());
+                return Err("a file of another kind exists there".to_owned());
             }
             Ok(_) => {
                 Patience::new().attempt(|| match answers(address) {
@@ -165,6 +183,16 @@ fn holder_of(path: &Path) -> Option<Pid> {
     let mut lock = whole_file();
     fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
     (lock.l_type != libc::F_UNLCK as libc::c_short).then(|| Pid::from_raw(lock.l_pid))
+}
+
+/// The process that has a lock on a directory, as far as the kernel's list of locks names it: by inode.
+fn directory_holder(dir: &File) -> Option<Pid> {
+    let inode = format!(":{}", dir.metadata().ok()?.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let line = locks.lines().find(|line| {
+        line.contains(" FLOCK ") && line.split_whitespace().any(|word| word.ends_with(&inode))
+    })?;
+    line.split_whitespace().nth(4)?.parse().ok().map(Pid::from_raw)
 }
 
 /// Whether a process may be one of a killed trellis. If that can't be seen, it may.
@@ -231,7 +259,7 @@ mod tests {
         drop(claim);
         fs::write(&path, "text").unwrap();
         let refused = PathClaim::take(path.to_str().unwrap(), &address, None).err().unwrap();
-        assert!(refused.contains("another kind of file"), "{refused}");
+        assert!(refused.contains("of another kind exists"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 

@@ -16,6 +16,9 @@ use crate::cli::Settings;
 use crate::error::{Exit, Fatal};
 use crate::limits::LISTEN_BACKLOG;
 
+/// Room for a socket's path in the kernel's address, its end mark included: `sun_path`.
+const SOCKET_PATH_BYTES: usize = 108;
+
 /// What a service manager handed us, if it did.
 pub struct Inherited(ListenFd);
 
@@ -112,7 +115,9 @@ fn unix(path: &str, user: Option<&User>) -> Result<(OwnedFd, PathClaim), Fatal> 
     if path.is_empty() {
         return Err(refuse("no path".to_owned()));
     }
-    // Says so itself if the path is too long.
+    if path.len() >= SOCKET_PATH_BYTES {
+        return Err(refuse(format!("the path is too long: at most {} bytes", SOCKET_PATH_BYTES - 1)));
+    }
     let address = SockAddr::unix(path).map_err(|e| refuse(e.to_string()))?;
     let claim = PathClaim::take(path, &address, user).map_err(refuse)?;
     let make = || {

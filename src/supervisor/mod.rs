@@ -491,7 +491,7 @@ fn server(settings: &Settings, frontends: u16) -> Result<Server, Fatal> {
         started_at: wall,
         job_bytes: settings.job_bytes,
         wal_file_bytes: settings.wal_file_bytes.into(),
-        owner_wait_ms: settings.owner_wait_ms,
         frontends,
+        owner_wait_ms: settings.owner_wait_ms,
     })
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::super::policy::Event;
     use super::*;
     use crate::ipc::control::{Peer, Role, decode};
-    use crate::ipc::socket::Channel;
+    use crate::ipc::socket::{Channel, Progress};
 
     /// A child that is ready, and its own end of the control channel.
     fn ready(children: &mut Children, id: ChildId) -> Channel {
@@ -74,7 +74,7 @@ mod tests {
 
     /// Everything that has been told, with the end of each link.
     fn told(channel: &mut Channel) -> Vec<(Kind, Peer, Option<UnixStream>)> {
-        channel.receive();
+        assert_ne!(channel.receive(), Progress::Gone);
         let mut all = Vec::new();
         while let Some(frame) = channel.next().unwrap() {
             let (kind, peer) = (frame.header.kind, decode(frame.header.kind, frame.payload).unwrap());
