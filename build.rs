@@ -119,7 +119,7 @@ fn verify_tree() {
     for (path, digest) in &listed {
         let path = format!("{VENDOR}/{path}");
         match fs::read(&path) {
-            Ok(bytes) if hex(&Sha256::digest(&bytes)) == *digest => {}
+            Ok(bytes) if format!("{:x}", Sha256::digest(&bytes)) == *digest => {}
             Ok(_) => stop(&path, "differs from the MANIFEST", &way_out),
             Err(e) => stop(&path, &format!("cannot read it: {e}"), &way_out),
         }
@@ -158,10 +158,6 @@ fn c_files(dir: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Every `.c` file at the top of the tree is in the owner's core, or is left out for a written reason.
@@ -235,8 +231,11 @@ fn build_core(out: &Path, version: &Path) {
 }
 
 fn write_list(path: &Path, items: &[PathBuf]) {
-    let lines: String = items.iter().map(|item| format!("{}\n", item.display())).collect();
-    fs::write(path, lines).expect("OUT_DIR is writable");
+    let mut text = String::new();
+    for item in items {
+        text += &format!("{}\n", item.display());
+    }
+    fs::write(path, text).expect("OUT_DIR is writable");
 }
 
 // --- bindings ---------------------------------------------------------------------------------------------
@@ -248,6 +247,7 @@ fn bind_core(out: &Path) {
     let bindings = bindgen::Builder::default()
         .header_contents("core_bindings.h", header)
         .clang_args([format!("-I{SHIM}"), format!("-I{TREE}"), "-std=gnu17".to_owned()])
+        .clang_args(["-idirafter".to_owned(), compiler_headers()])
         .allowlist_function("core_.*")
         .allowlist_type(BOUND_TYPES)
         .allowlist_var(BOUND_NUMBERS)
@@ -256,12 +256,29 @@ fn bind_core(out: &Path) {
         .rust_edition(bindgen::RustEdition::Edition2024)
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("bindgen knows Rust 1.85"))
         .generate();
+    let path = out.join("core_bindings.rs");
     match bindings {
-        Ok(bindings) => bindings.write_to_file(out.join("core_bindings.rs")).expect("OUT_DIR is writable"),
-        Err(e) => {
-            stop(&format!("{SHIM}/core.h"), &format!("bindgen: {e}"), "run script/bootstrap for libclang")
-        }
+        // A libclang newer than bindgen knows makes it leave out fields without a word.
+        Ok(bindings) if !bindings.to_string().contains("field: Jobrec::state") => stop(
+            "libclang",
+            "bindgen cannot read structs with this version",
+            "name an older one's folder in LIBCLANG_PATH",
+        ),
+        Ok(bindings) => bindings.write_to_file(path).expect("OUT_DIR is writable"),
+        Err(e) => stop(
+            &format!("{SHIM}/core.h"),
+            &format!("bindgen: {e}"),
+            "mend the header, or script/bootstrap for libclang",
+        ),
     }
+}
+
+/// Where the C compiler keeps `stddef.h` and the like: libclang comes without any when clang itself is not
+/// installed. Searched last, so that libclang's own win where they are there.
+fn compiler_headers() -> String {
+    let compiler = compiler().get_compiler();
+    let answer = compiler.to_command().arg("-print-file-name=include").output();
+    answer.map(|run| String::from_utf8_lossy(&run.stdout).trim().to_owned()).unwrap_or_default()
 }
 
 fn stop(thing: &str, reason: &str, way_out: &str) -> ! {
