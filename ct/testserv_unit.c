@@ -12,7 +12,7 @@
  *   largest job         -z BYTES
  *   drain mode          a SIGUSR1 that is pending and blocked when the program starts
  *   failing allocations TRELLIS_TEST_FALLOC=1,0,1: which of the first calls of falloc succeed; later ones fail
- *   slots               --slots N, if CT_SLOTS is set
+ *   slots, partitions   --slots N, --partitions P, if CT_SLOTS, CT_PARTITIONS are set
  * No other descriptor above 2 and no other blocked signal crosses.
  */
 #define _GNU_SOURCE
@@ -112,10 +112,10 @@ pass_falloc(void)
 void
 ct_srvserve(Server *s)
 {
-    char *program = getenv("CT_TRELLIS"), *slots = getenv("CT_SLOTS");
+    char *program = getenv("CT_TRELLIS"), *slots = getenv("CT_SLOTS"), *partitions = getenv("CT_PARTITIONS");
     must(program != NULL, "CT_TRELLIS names no program");
 
-    enum { ARGS_MAX = 16 }; // program, -z N, --slots N, -b DIR, -s N, -f N, NULL: twelve at most
+    enum { ARGS_MAX = 16 }; // program, six flags with a value each, NULL: fourteen at most
     char *argv[ARGS_MAX];
     int n = 0;
     argv[n++] = program;
@@ -124,6 +124,10 @@ ct_srvserve(Server *s)
     if (slots) {
         argv[n++] = "--slots";
         argv[n++] = slots;
+    }
+    if (partitions) {
+        argv[n++] = "--partitions";
+        argv[n++] = partitions;
     }
     if (s->wal.use) {
         argv[n++] = "-b";
