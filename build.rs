@@ -81,14 +81,9 @@ fn main() {
     let version = generate_version(&out);
     build_legacy(&out, &version);
 
-    if Path::new(SHIM).join("core.h").exists() {
-        println!("cargo::rerun-if-changed={SHIM}");
-        build_core(&out, &version);
-        bind_core(&out);
-    } else {
-        println!("cargo::rerun-if-changed=src"); // until the shim exists, so that its arrival is seen
-        let _ = fs::remove_file(out.join("core.archive")); // of a shim that is gone
-    }
+    println!("cargo::rerun-if-changed={SHIM}");
+    build_core(&out, &version);
+    bind_core(&out);
 }
 
 // --- the vendored tree ------------------------------------------------------------------------------------
