@@ -159,3 +159,7 @@ pub const DEADLINE_MARGIN: std::time::Duration = std::time::Duration::from_secs(
 
 /// How long a reserve over several slots waits for its refusal, after the first on a connection.
 pub const REFUSAL_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How long a frontend bears a lost link before it takes the loss for its own fault: longer than the supervisor
+/// needs to say that the owner has ended.
+pub const LINK_LOSS: std::time::Duration = std::time::Duration::from_secs(10);

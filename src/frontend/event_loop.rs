@@ -16,12 +16,12 @@ use super::client::Listener;
 use super::owners::Owners;
 use super::session::{Context, Session};
 use super::stats::Facts;
-use crate::error::Fatal;
+use crate::error::{Exit, Fatal};
 use crate::ipc::control::{self, LinkHello, Peer, Role, Start};
 use crate::ipc::header::Kind;
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Inbox, SessionId};
-use crate::limits::{ACCEPT_BATCH, ACCEPT_PAUSE, CLIENT_READ_BYTES, EVENTS, SLOTS_MAX};
+use crate::limits::{ACCEPT_BATCH, ACCEPT_PAUSE, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, SLOTS_MAX};
 use crate::protocol::TubeName;
 use crate::scoreboard::{Field, Scoreboard, Usage};
 
@@ -37,6 +37,8 @@ pub struct Frontend<'a> {
     start: &'a Start,
     ctx: Context<'a>,
     listeners: Vec<Listener>,
+    /// The supervisor has told us to take clients; until then their queue is the kernel's.
+    serving: bool,
     /// Connections may be waiting to be accepted.
     accepting: bool,
     /// No descriptor was left: accepting goes on then.
@@ -50,6 +52,8 @@ pub struct Frontend<'a> {
     room: Vec<u8>,
     alarms: Alarms,
     usage: Usage<'a>,
+    /// Links that ended though nobody has said that their owner did, and until when that is borne.
+    unexplained: Vec<(u16, Instant)>,
     stopping: bool,
 }
 
@@ -92,6 +96,7 @@ impl<'a> Frontend<'a> {
             start,
             ctx,
             listeners,
+            serving: false,
             accepting: false,
             accept_paused: None,
             inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
@@ -101,6 +106,7 @@ impl<'a> Frontend<'a> {
             room: vec![0; 2 * CLIENT_READ_BYTES],
             alarms: Alarms::default(),
             usage: Usage::new(record),
+            unexplained: Vec::new(),
             stopping: false,
         })
     }
@@ -108,7 +114,6 @@ impl<'a> Frontend<'a> {
     pub fn serve(mut self) -> Result<(), Fatal> {
         let mut events = Events::with_capacity(EVENTS);
         let mut timeout = Some(Duration::ZERO);
-        let mut ready = false;
         while !self.stopping {
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() != ErrorKind::Interrupted => return Err(Fatal::temporary("epoll", e)),
@@ -126,7 +131,9 @@ impl<'a> Frontend<'a> {
                         let key = token - FIRST_CLIENT;
                         if let Some(session) = self.sessions.get_mut(key) {
                             session.readable |= event.is_readable() || event.is_read_closed();
-                            session.fin |= event.is_read_closed();
+                            if event.is_read_closed() {
+                                session.half_close(&mut self.ctx);
+                            }
                             session.dead |= event.is_error();
                             self.look_after(key);
                         }
@@ -135,23 +142,19 @@ impl<'a> Frontend<'a> {
             }
             for slot in 0..self.ctx.owners.count() {
                 if self.inboxes[usize::from(slot)].more {
-                    self.receive(slot);
+                    self.receive(slot)?;
                 }
             }
-            // Links come up after Start; until all are there the clients' queue is the kernel's.
-            if !ready && self.ctx.owners.all_up() {
-                ready = true;
-                self.channel.queue(Kind::Ready, b"", vec![]);
-                self.channel.flush();
-            }
-            if ready {
-                self.accept();
+            self.accept();
+            if let Some((slot, _)) = self.unexplained.iter().find(|(_, until)| *until <= Instant::now()) {
+                let reason = "closed by an owner that lives on";
+                return Err(Fatal::new(Exit::Ipc, format!("link to slot {slot}: {reason}")));
             }
             self.lose_patience();
             self.ring();
             self.round();
             self.usage.publish();
-            timeout = self.timeout(ready);
+            timeout = self.timeout();
         }
         Ok(())
     }
@@ -168,7 +171,7 @@ impl<'a> Frontend<'a> {
         list.append(&mut self.list);
         self.list = list;
         for slot in self.ctx.owners.send() {
-            self.slot_down(slot);
+            self.link_lost(slot);
         }
         let drained: Vec<u16> = self.full.iter().copied().filter(|&s| !self.ctx.owners.is_full(s)).collect();
         if !drained.is_empty() {
@@ -182,8 +185,8 @@ impl<'a> Frontend<'a> {
         }
     }
 
-    fn timeout(&self, ready: bool) -> Option<Duration> {
-        let accepts = ready && self.accepting && self.accept_paused.is_none();
+    fn timeout(&self) -> Option<Duration> {
+        let accepts = self.serving && self.accepting && self.accept_paused.is_none();
         if accepts || !self.list.is_empty() || self.inboxes.iter().any(|i| i.more) {
             return Some(Duration::ZERO);
         }
@@ -194,7 +197,8 @@ impl<'a> Frontend<'a> {
             .flatten();
         let clock = self.start.server.clock_now();
         let alarm = self.alarms.next().map(|at| Duration::from_nanos((at - clock).max(0) as u64));
-        let others = [self.accept_paused, patience].into_iter().flatten().min();
+        let unexplained = self.unexplained.iter().map(|(_, until)| *until).min();
+        let others = [self.accept_paused, patience, unexplained].into_iter().flatten().min();
         others.map(|at| at.saturating_duration_since(now)).into_iter().chain(alarm).min()
     }
 
@@ -219,7 +223,7 @@ impl<'a> Frontend<'a> {
             self.accept_paused = None;
             self.accepting = true;
         }
-        if !self.accepting || self.accept_paused.is_some() {
+        if !self.serving || !self.accepting || self.accept_paused.is_some() {
             return;
         }
         self.accepting = false;
@@ -300,6 +304,7 @@ impl<'a> Frontend<'a> {
         match session.stream.read(space) {
             Ok(Some(0)) => {
                 session.readable = false;
+                session.half_closed = true;
                 session.half_close(&mut self.ctx);
             }
             Ok(Some(n)) => {
@@ -334,7 +339,7 @@ impl<'a> Frontend<'a> {
 
     // ---- owners ----
 
-    fn receive(&mut self, slot: u16) {
+    fn receive(&mut self, slot: u16) -> Result<(), Fatal> {
         let side = &mut self.inboxes[usize::from(slot)];
         let progress = self.ctx.owners.receive(slot, &mut side.inbox);
         side.more = progress == Progress::More;
@@ -359,10 +364,32 @@ impl<'a> Frontend<'a> {
                 Err(e) => break Some(e.to_string()),
             }
         };
-        let gone = (progress == Progress::Gone).then(|| "it closed the link".to_owned());
-        if let Some(reason) = fault.or(gone) {
-            info!(slot, reason, "link down");
-            self.slot_down(slot);
+        if let Some(reason) = fault {
+            // Nobody makes a second link to the same generation: a new generation of ours gets one.
+            return Err(Fatal::new(Exit::Ipc, format!("link to slot {slot}: {reason}")));
+        }
+        if progress == Progress::Gone {
+            self.link_lost(slot);
+        }
+        Ok(())
+    }
+
+    /// The other end has closed a link. If its owner lives on, it found us at fault, and only a new generation of
+    /// ours gets a new link.
+    fn link_lost(&mut self, slot: u16) {
+        info!(slot, "link down");
+        self.unexplained.push((slot, Instant::now() + LINK_LOSS));
+        self.slot_down(slot);
+    }
+
+    /// The supervisor has seen an owner's end.
+    fn owner_ended(&mut self, payload: &[u8]) {
+        match control::decode::<Peer>(Kind::LinkDown, payload) {
+            Ok(who) if who.index < self.ctx.owners.count() => {
+                self.slot_down(who.index);
+                self.unexplained.retain(|(slot, _)| *slot != who.index);
+            }
+            _ => warn!("LinkDown without peer"),
         }
     }
 
@@ -384,6 +411,7 @@ impl<'a> Frontend<'a> {
             _ => return warn!("LinkUp without peer or descriptor"),
         };
         self.slot_down(who.index);
+        self.unexplained.retain(|(slot, _)| *slot != who.index);
         let hello = LinkHello {
             role: Role::Frontend,
             index: self.start.index,
@@ -424,10 +452,11 @@ impl<'a> Frontend<'a> {
         let now = Instant::now();
         let wait = self.start.server.owner_wait();
         let is_over = |session: &Session| session.patience_ends(wait).is_some_and(|at| at <= now);
-        for (_, session) in self.sessions.iter_mut().filter(|(_, s)| is_over(s)) {
-            session.lose_patience(&mut self.ctx, now);
+        let keys: Vec<usize> = self.sessions.iter().filter(|(_, s)| is_over(s)).map(|(key, _)| key).collect();
+        for key in keys {
+            self.sessions[key].lose_patience(&mut self.ctx, now);
+            self.look_after(key);
         }
-        self.look_after_all(|session| session.stalled);
     }
 
     // ---- the supervisor ----
@@ -448,8 +477,14 @@ impl<'a> Frontend<'a> {
                 Kind::LinkUp => self.slot_up(&payload),
                 Kind::Ping => self.channel.queue(Kind::Pong, b"", vec![]),
                 Kind::Stop => self.stopping = true,
-                // A link says by itself that it is down; draining is the owners' business.
-                Kind::LinkDown | Kind::Drain => {}
+                Kind::Serve => {
+                    self.serving = true;
+                    self.accepting = true;
+                    self.channel.queue(Kind::Ready, b"", vec![]);
+                }
+                Kind::LinkDown => self.owner_ended(&payload),
+                // Draining is the owners' business.
+                Kind::Drain => {}
                 kind => warn!(?kind, "unexpected control message"),
             }
         }

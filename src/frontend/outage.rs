@@ -34,9 +34,10 @@ impl Session {
         let partial = attachment.partial;
         *attachment = Attachment::new(slot, epoch);
 
-        let unknown = self.pending.iter().any(
-            |p| matches!(p, Pending::Remote(remote) if remote.slot == slot && matches!(remote.what, What::Change)),
-        );
+        let unknown = self
+            .pending
+            .iter()
+            .any(|p| matches!(p, Pending::Remote(remote) if remote.slot == slot && remote.what.changes()));
         if unknown || partial {
             ctx.record.add(Field::UnknownOutcomes, 1);
             self.dead = true;
@@ -88,7 +89,7 @@ impl Session {
             }
         }
         self.pending = pending;
-        if self.half_closed && self.flight() == Some(slot) {
+        if self.fin && self.flight() == Some(slot) {
             self.send_frame(ctx, slot, Kind::Cancel, 0, b"");
         }
     }

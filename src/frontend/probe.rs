@@ -10,6 +10,8 @@ const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 pub struct Probe {
     pub left: Vec<u16>,
     pub counter: Option<Field>,
+    /// The command changes the job.
+    pub changes: bool,
 }
 
 /// The counter of a command by id; kick-job and reserve-job have none.
@@ -27,7 +29,7 @@ fn counter(line: &[u8]) -> Option<Field> {
 
 impl Session {
     /// Asks the first slot; those where the session holds a reservation come first.
-    pub fn begin_probe(&mut self, ctx: &mut Context<'_>, line: &[u8]) -> bool {
+    pub fn begin_probe(&mut self, ctx: &mut Context<'_>, line: &[u8], changes: bool) -> bool {
         let mut left: Vec<u16> = (0..ctx.owners.count()).collect();
         let holds = |slot: &u16| self.attachments.iter().any(|a| a.slot == *slot && a.deadline != 0);
         left.sort_by_key(|slot| (holds(slot), std::cmp::Reverse(*slot)));
@@ -35,7 +37,7 @@ impl Session {
         if !self.reach(ctx, first) {
             return false;
         }
-        let probe = Probe { left, counter: counter(line) };
+        let probe = Probe { left, counter: counter(line), changes };
         self.send_alone(ctx, first, line, What::Probe(probe), false);
         true
     }

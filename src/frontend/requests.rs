@@ -162,7 +162,8 @@ impl Session {
             }
             Command::ById { id, command } => {
                 let IdRoute::Slot(slot) = ctx.topology.owner_of_id(id) else {
-                    return self.alone(ctx, reader, |s, ctx| s.begin_probe(ctx, line));
+                    return self
+                        .alone(ctx, reader, |s, ctx| s.begin_probe(ctx, line, command == IdCommand::Change));
                 };
                 let what = match command {
                     IdCommand::Peek | IdCommand::StatsJob => What::Read,
@@ -194,11 +195,10 @@ impl Session {
                 self.turn(ctx);
                 Begun::Yes
             }
-            Command::Quit => {
-                self.send_run(ctx, reader);
-                self.quitting = true;
-                Begun::Yes
-            }
+            Command::Quit => self.alone(ctx, reader, |s, _| {
+                s.quitting = true;
+                true
+            }),
         }
     }
 
@@ -287,7 +287,7 @@ impl Session {
     fn send_run(&mut self, ctx: &mut Context<'_>, reader: &mut Reader<'_>) {
         let Some(run) = reader.run.take() else { return };
         self.send_bytes(ctx, run.slot, &reader.bytes[run.start..reader.at], 0);
-        if run.reserves && self.half_closed {
+        if run.reserves && self.fin {
             self.send_frame(ctx, run.slot, Kind::Cancel, 0, b"");
         }
     }

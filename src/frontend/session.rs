@@ -67,13 +67,13 @@ pub struct Session {
     pub alarm: Option<i64>,
     /// The socket may have more to read, though no event will say so.
     pub readable: bool,
-    /// An event said that the client sends no more; what it sent before is still to be read.
+    /// The client has ended its sending half; what it sent before may still be unread. No reserve waits any more.
     pub fin: bool,
     /// Input is left that could not be begun.
     pub stalled: bool,
     /// Input is left because the client is behind with reading.
     pub held: bool,
-    /// The client sends no more.
+    /// All that the client sent is read.
     pub half_closed: bool,
     /// `quit`: nothing more is read, and the connection closes after the replies before it.
     pub quitting: bool,
@@ -161,6 +161,15 @@ pub enum What {
 }
 
 impl What {
+    /// Whether its outcome is unknown when its owner dies before it answered.
+    pub fn changes(&self) -> bool {
+        match self {
+            What::Change => true,
+            What::Probe(probe) => probe.changes,
+            _ => false,
+        }
+    }
+
     /// Whether its reply needs a look: such a command has its frame, and so its reply, to itself.
     pub fn is_special(&self) -> bool {
         !matches!(self, What::Change | What::Read | What::Reserve { .. })
@@ -244,7 +253,9 @@ impl Session {
 
     /// The client sends no more. What it sent is still executed, but it must not wait in reserve.
     pub fn half_close(&mut self, ctx: &mut Context<'_>) {
-        self.half_closed = true;
+        if std::mem::replace(&mut self.fin, true) {
+            return;
+        }
         if let Some(slot) = self.flight() {
             self.send_frame(ctx, slot, Kind::Cancel, 0, b"");
         }

@@ -74,6 +74,8 @@ kinds! {
     Ping = 0x08,
     /// Child to supervisor: yes.
     Pong = 0x09,
+    /// Supervisor to frontend: the links to all owners that serve now have been told; accept clients.
+    Serve = 0x0b,
 
     /// Both ways, first on a link: role, generation and fingerprint.
     LinkHello = 0x20,

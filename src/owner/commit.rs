@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
 use crate::core_ffi::{Chore, Engine};
 use crate::ipc::control::Wal;
@@ -163,9 +163,15 @@ impl Commit {
     fn sync_later(&mut self, engine: &mut Engine, interval: Duration) -> io::Result<()> {
         self.collect(engine)?;
         let syncer = self.syncer.as_mut().expect("started with the event loop");
-        if let Ok(result) = syncer.results.try_recv() {
-            syncer.busy = false;
-            result?;
+        match syncer.results.try_recv() {
+            Ok(result) => {
+                syncer.busy = false;
+                result?;
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err(io::Error::other("the thread that syncs has ended"));
+            }
         }
         if !syncer.busy && !self.next.is_empty() && self.synced_at.elapsed() >= interval {
             self.synced_at = Instant::now();

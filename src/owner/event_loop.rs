@@ -109,7 +109,8 @@ impl<'a> Owner<'a> {
         let mut timeout = self.engine.tick();
         while let Some(key) = self.engine.next_touched() {
             if let Some(peer) = self.sessions.peer(key) {
-                self.sessions.touched(&mut self.engine, key, &mut self.peers[peer].link.outbox);
+                let Peer { link, table, .. } = &mut self.peers[peer];
+                self.sessions.touched(&mut self.engine, key, table, &mut link.outbox);
             }
         }
         self.commit.batch(&mut self.engine).map_err(|e| wal_failed(&self.start, e))?;

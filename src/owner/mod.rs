@@ -28,7 +28,8 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
     let board = Scoreboard::open(board, slots as usize, start.server.frontends.into())
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
-    let floor = start.id_floor.max(board.owner(start.index).get(Field::LastId) + 1);
+    let last = board.owner(start.index).get(Field::LastId);
+    let floor = start.id_floor.max(last + 1).max(start.topology.first_routed_id);
 
     let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
     let wal = match &start.wal {

@@ -78,12 +78,13 @@ impl Table {
         entry.and_then(|(epoch, key)| (epoch == id.epoch).then_some(key))
     }
 
-    fn insert(&mut self, id: SessionId, key: usize) {
+    /// Says which session was there before.
+    fn insert(&mut self, id: SessionId, key: usize) -> Option<usize> {
         let index = id.index as usize;
         if self.entries.len() <= index {
             self.entries.resize(index + 1, None);
         }
-        self.entries[index] = Some((id.epoch, key));
+        self.entries[index].replace((id.epoch, key)).map(|(_, old)| old)
     }
 
     fn remove(&mut self, id: SessionId) -> Option<usize> {
@@ -165,10 +166,10 @@ impl Sessions {
     }
 
     /// Lets a session that the core has touched say what it has to say.
-    pub fn touched(&mut self, engine: &mut Engine, key: u64, outbox: &mut Outbox) {
-        if let Some(session) = self.slab.get_mut(key as usize)
-            && !session.advance(engine, outbox)
-        {
+    pub fn touched(&mut self, engine: &mut Engine, key: u64, table: &mut Table, outbox: &mut Outbox) {
+        let Some(session) = self.slab.get_mut(key as usize) else { return };
+        if !session.advance(engine, outbox) {
+            table.remove(session.id);
             self.close(key as usize);
         }
     }
@@ -193,9 +194,6 @@ impl Sessions {
         });
         let used: Option<CString> = names.next().ok_or_else(fault)??;
         let watched: Option<CString> = names.next().ok_or_else(fault)??;
-        if let Some(old) = table.remove(id) {
-            self.close(old);
-        }
 
         let entry = self.slab.vacant_entry();
         let key = entry.key();
@@ -227,7 +225,10 @@ impl Sessions {
             deadline_told: 0,
             status: Status::NeedInput,
         });
-        table.insert(id, key);
+        // A frontend detaches before it uses a number again; what one at fault left behind goes all the same.
+        if let Some(old) = table.insert(id, key) {
+            self.close(old);
+        }
         Ok(())
     }
 }

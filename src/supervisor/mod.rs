@@ -260,6 +260,8 @@ impl Supervisor {
                     if let Err(error) = wiring::link(&mut self.children, id) {
                         tracing::error!("{}: no link: {error}", self.children.get(id));
                         self.step(id, Event::Misbehaved(Class::Temporary));
+                    } else if self.children.get(id).role == Role::Frontend {
+                        self.tell(id, Kind::Serve);
                     }
                 }
                 Action::Unlink => wiring::unlink(&mut self.children, id),

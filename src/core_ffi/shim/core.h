@@ -12,6 +12,9 @@
 
 typedef struct core_conn core_conn;
 
+/* Ids stay below: a JavaScript client holds every integer up to here exactly, none beyond. */
+#define CORE_ID_END ((uint64_t)1 << 53)
+
 /* What a slot is started with. Strings are borrowed for the process's life. */
 typedef struct core_options {
     uint32_t slot, slots;       /* ids are handed out congruent to slot modulo slots */

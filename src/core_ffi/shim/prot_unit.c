@@ -185,13 +185,16 @@ core_close(int fd)
 
 /* ---- what the engine calls in place of the originals ---- */
 
-/* Ids are handed out congruent to the slot and never below the floor. */
+/* Ids are handed out congruent to the slot and never below the floor. At their end there is no job to be had, as
+ * if there were no memory. */
 Job *
 mend_make_job(uint32 pri, int64 delay, int64 ttr, int body_size, Tube *tube, uint64 id)
 {
     if (!id) {
         id = core_next_id() > id_floor ? core_next_id() : id_floor;
         id += (id_slot + id_slots - id % id_slots) % id_slots;
+        if (id >= CORE_ID_END)
+            return NULL;
     }
     return make_job_with_id(pri, delay, ttr, body_size, tube, id);
 }
