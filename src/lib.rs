@@ -7,6 +7,7 @@ pub mod error;
 pub mod frontend;
 pub mod ipc;
 pub mod limits;
+pub mod lock;
 pub mod log;
 pub mod owner;
 pub mod protocol;

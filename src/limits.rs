@@ -42,6 +42,9 @@ pub const WAL_WINDOW_BYTES: usize = 1 << 16;
 /// directory given to the wrong slot has one for every record.
 pub const WAL_FINDINGS: usize = 1000;
 
+/// Of them, those that an owner logs when it refuses to start: a screenful. `trellis wal check` shows all.
+pub const WAL_FINDINGS_LOGGED: usize = 20;
+
 /// Numbers in the names of log files end below this: the core's scan takes it for "no file yet".
 pub const WAL_FILE_NUMBER_END: u32 = 1 << 30;
 

@@ -2,12 +2,13 @@
 //!
 //! A wake-up takes all frames that have come, runs the sessions they are for, lets the core do what is due,
 //! commits what was logged, publishes the numbers, and only then lets replies leave: one write a frontend.
-//! `sessions` drives the virtual connections, `commit` keeps the log's promises, `numbers` publishes,
-//! `event_loop` ties them together. Never opens a network socket; never runs for two slots.
+//! `recovery` looks at the log before the core does, `sessions` drives the virtual connections, `commit` keeps the
+//! log's promises, `numbers` publishes, `event_loop` ties them together. Never opens a network socket; never runs for two slots.
 
 mod commit;
 mod event_loop;
 mod numbers;
+mod recovery;
 mod sessions;
 
 use std::ffi::CString;
@@ -28,8 +29,12 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
     let board = Scoreboard::open(board, slots as usize, start.server.frontends.into())
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
-    let last = board.owner(start.index).get(Field::LastId);
-    let floor = start.id_floor.max(last + 1).max(start.topology.first_routed_id);
+    let recovered = match &start.wal {
+        Some(wal) => recovery::recover(wal, start.index, &start.topology)?,
+        None => 0,
+    };
+    let last_id = recovered.max(board.owner(start.index).get(Field::LastId));
+    let floor = start.id_floor.max(last_id + 1).max(start.topology.first_routed_id);
 
     let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
     let wal = match &start.wal {

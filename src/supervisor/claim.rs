@@ -12,12 +12,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+use nix::fcntl::Flock;
 use nix::unistd::{Pid, User, fchown};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -25,10 +25,8 @@ use super::data::slot_dir;
 use crate::cli::Settings;
 use crate::error::{Exit, Fatal};
 use crate::limits;
+use crate::lock::{self, CORE_LOCK_FILE};
 use crate::topology::Layout;
-
-/// In a slot's directory: the core locks it.
-const CORE_LOCK_FILE: &str = "lock";
 
 /// A locked directory or file. Closing it, or any other descriptor of that file in this process, ends the claim.
 #[allow(dead_code)] // held, never looked at
@@ -40,7 +38,10 @@ pub enum Claim {
 /// Claims the data directory and the control path.
 pub fn all(settings: &Settings, user: Option<&User>) -> Result<Vec<Claim>, Fatal> {
     let locked = |reason: String| Fatal::new(Exit::Locked, reason);
-    let data = settings.dir.as_ref().map(|dir| Claim::directory(Path::new(dir)).map_err(locked));
+    let data = settings
+        .dir
+        .as_ref()
+        .map(|dir| lock::directory(Path::new(dir)).map(Claim::Directory).map_err(locked));
     let control = settings.control.as_ref().map(|path| Claim::take(&beside(path), user).map_err(locked));
     data.into_iter().chain(control).collect()
 }
@@ -52,10 +53,10 @@ pub fn slots_are_free(settings: &Settings, layout: Layout, slots: u16) -> Result
     let patience = Patience::new();
     for slot in 0..slots {
         let path = Path::new(&slot_dir(dir, layout, slot)).join(CORE_LOCK_FILE);
-        let look = || match holder_of(&path) {
+        let look = || match lock::holder(&path) {
             None => Attempt::Done(()),
-            Some(pid) if is_ours(pid) => Attempt::Busy(held(&path, pid)),
-            Some(pid) => Attempt::Failed(held(&path, pid)),
+            Some(pid) if is_ours(pid) => Attempt::Busy(lock::held(&path, pid)),
+            Some(pid) => Attempt::Failed(lock::held(&path, pid)),
         };
         patience.attempt(look).map_err(|reason| Fatal::new(Exit::Locked, reason))?;
     }
@@ -63,23 +64,6 @@ pub fn slots_are_free(settings: &Settings, layout: Layout, slots: u16) -> Result
 }
 
 impl Claim {
-    /// Locks a data directory against other servers and tools of ours.
-    pub fn directory(dir: &Path) -> Result<Claim, String> {
-        let said = |e: io::Error| format!("{}: {e}", dir.display());
-        let file = File::open(dir).map_err(said)?;
-        if !file.metadata().map_err(said)?.is_dir() {
-            return Err(format!("{}: not a directory", dir.display()));
-        }
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) => Ok(Claim::Directory(locked)),
-            Err((file, nix::Error::EAGAIN)) => Err(match directory_holder(&file) {
-                Some(pid) => held(dir, pid),
-                None => format!("{}: held by another server", dir.display()),
-            }),
-            Err((_, error)) => Err(said(error.into())),
-        }
-    }
-
     /// Locks a file, which is made if it isn't there. The error says who has it.
     fn take(path: &Path, user: Option<&User>) -> Result<Claim, String> {
         let said = |e: io::Error| format!("{}: {e}", path.display());
@@ -92,15 +76,10 @@ impl Claim {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(said)?;
-        match fcntl(&file, FcntlArg::F_SETLK(&whole_file())) {
-            Ok(_) => {}
-            Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
-                return Err(match holder_of(path) {
-                    Some(pid) => held(path, pid),
-                    None => format!("{}: held by another server", path.display()),
-                });
-            }
-            Err(error) => return Err(said(error.into())),
+        match lock::take(&file, lock::Kind::Exclusive) {
+            Ok(true) => {}
+            Ok(false) => return Err(lock::refusal(path)),
+            Err(error) => return Err(said(error)),
         }
         if let Some(user) = user {
             // A later start as that user must be able to open it. Where this fails we are no more than that user.
@@ -173,41 +152,9 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn held(path: &Path, pid: Pid) -> String {
-    format!("{}: held by process {pid}: another server uses it", path.display())
-}
-
-/// The process that has a lock on a file, which none has that isn't there. Process 0: in another PID namespace.
-fn holder_of(path: &Path) -> Option<Pid> {
-    let file = File::open(path).ok()?;
-    let mut lock = whole_file();
-    fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
-    (lock.l_type != libc::F_UNLCK as libc::c_short).then(|| Pid::from_raw(lock.l_pid))
-}
-
-/// The process that has a lock on a directory, as far as the kernel's list of locks names it: by inode.
-fn directory_holder(dir: &File) -> Option<Pid> {
-    let inode = format!(":{}", dir.metadata().ok()?.ino());
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let line = locks.lines().find(|line| {
-        line.contains(" FLOCK ") && line.split_whitespace().any(|word| word.ends_with(&inode))
-    })?;
-    line.split_whitespace().nth(4)?.parse().ok().map(Pid::from_raw)
-}
-
 /// Whether a process may be one of a killed trellis. If that can't be seen, it may.
 fn is_ours(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).map_or(true, |name| name.starts_with("trellis"))
-}
-
-fn whole_file() -> libc::flock {
-    libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    }
 }
 
 /// Whether somebody listens: also one whose queue is full.

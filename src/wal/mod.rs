@@ -1,13 +1,13 @@
-//! Read-only reader of the core's write-ahead log: what is in a directory of `binlog.*`, and is it whole.
+//! Reader of the core's write-ahead log: what is in a directory of `binlog.*`, and is it whole.
 //!
 //! Used before the core opens a directory for writing (its own replay trusts what it reads, and deletes
 //! files), and by everything that looks at logs offline. Reads both versions of the format, 7 and 5.
 //!
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
 //! (the records of one file), `finding` (what can be wrong), `jobs` (what replay leaves), `scan` (a whole
-//! directory).
+//! directory). `mend` is the one part that changes a directory, by what a scan of it said.
 //!
-//! Architecture invariant: nothing here opens a file for writing, and no number from a log is believed
+//! Architecture invariant: nothing but `mend` opens a file for writing, and no number from a log is believed
 //! before it is bounded. Memory follows the number of live jobs, never the size of bodies or files.
 
 #[cfg(test)]
@@ -15,6 +15,7 @@ mod builder;
 mod finding;
 pub mod format;
 mod jobs;
+mod mend;
 mod reader;
 mod scan;
 mod source;
@@ -24,6 +25,7 @@ mod tests;
 pub use finding::{Cause, Finding, Verdict, WalError};
 pub use format::{Jobrec, State, TubeName, Version};
 pub use jobs::{Job, JobTable};
+pub use mend::{Mended, mend};
 pub use reader::{Next, Opened, Reader, Record, RecordKind, Stop};
 pub use scan::{FileReport, IdFits, Policy, Replay, Scan, SlotOf, log_name, read_body, scan};
 pub use source::{FileSource, Source};

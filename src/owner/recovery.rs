@@ -1,0 +1,94 @@
+//! Before the core opens its slot's log: is every record whole, and this slot's?
+//!
+//! The core's replay trusts what it reads and deletes files; so the directory is read first, under the lock
+//! that the core will take, and it is opened only if what is there is sound or what a crash leaves. Torn tails
+//! are cut, which is logged. Anything else is refused, and then nothing in the directory changes, not even by a
+//! lock file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use tracing::{error, warn};
+
+use crate::error::{Exit, Fatal};
+use crate::ipc::control::Wal;
+use crate::limits;
+use crate::lock::{self, CORE_LOCK_FILE};
+use crate::topology::Topology;
+use crate::wal::{Policy, Scan, Verdict, WalError, mend, scan};
+
+/// Makes the log of this slot fit to be opened. Returns the highest id in it, 0 without any.
+pub fn recover(wal: &Wal, slot: u16, topology: &Topology) -> Result<u64, Fatal> {
+    let dir = Path::new(&wal.dir);
+    let mut locked = take_lock(dir, false)?;
+    loop {
+        let scan = look(dir, slot, topology)?;
+        if !locked {
+            // Nobody was there, for whoever serves it has made that file; from here on nobody can be.
+            take_lock(dir, true)?;
+            locked = true;
+            continue;
+        }
+        let mended = mend(dir, &scan).map_err(unusable)?;
+        for finding in &scan.findings {
+            warn!("{}/{finding}; cut there", dir.display());
+        }
+        for number in mended.removed {
+            warn!("{}/binlog.{number}: was never written to; removed", dir.display());
+        }
+        return Ok(scan.max_id);
+    }
+}
+
+/// Locks the directory as the core does, for the rest of this process's life: closing the file would end the
+/// lock, also the core's own. False if the file isn't there and is not to be made.
+fn take_lock(dir: &Path, make: bool) -> Result<bool, Fatal> {
+    let path = dir.join(CORE_LOCK_FILE);
+    let said = |e: io::Error| Fatal::new(Exit::Temporary, format!("{}: {e}", path.display()));
+    let file = match OpenOptions::new().write(true).create(make).truncate(false).mode(0o600).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !make => return Ok(false),
+        other => other.map_err(said)?,
+    };
+    let taken = lock::take(&file, lock::Kind::Exclusive).map_err(said)?;
+    std::mem::forget::<File>(file);
+    if taken { Ok(true) } else { Err(Fatal::new(Exit::Locked, lock::refusal(&path))) }
+}
+
+/// Reads all of it. An error if it is not to be served.
+fn look(dir: &Path, slot: u16, topology: &Topology) -> Result<Scan, Fatal> {
+    let slot_of = |tube: &[u8]| topology.slot_of(tube);
+    let id_fits = |id| topology.id_fits(slot, id);
+    // With one slot every tube and every id is its.
+    let policy = match topology.slots {
+        1 => Policy::default(),
+        _ => Policy { own_slot: slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits) },
+    };
+    let scan = scan(dir, policy).map_err(unusable)?;
+    if scan.verdict() != Verdict::Refused {
+        return Ok(scan);
+    }
+    let faults = scan.findings.len() as u64 + scan.findings_left_off;
+    for finding in scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED) {
+        error!("{}/{finding}", dir.display());
+    }
+    let shown = match faults {
+        1 => "the fault is named above".to_owned(),
+        n if n as usize <= limits::WAL_FINDINGS_LOGGED => format!("its {n} faults are named above"),
+        n => format!("the first {} of its {n} faults are named above", limits::WAL_FINDINGS_LOGGED),
+    };
+    Err(Fatal::new(
+        Exit::Data,
+        format!(
+            "slot {slot}: the log in {} is not opened, and nothing there was changed: {shown}. `trellis wal check` \
+             lists all, `trellis wal repair` makes a copy and keeps what is whole",
+            dir.display()
+        ),
+    ))
+}
+
+fn unusable(error: WalError) -> Fatal {
+    let permanent = matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+    Fatal::new(if permanent { Exit::Data } else { Exit::Temporary }, error)
+}

@@ -1,0 +1,9 @@
+//! What the log promises: what it keeps through kills and faults, what is refused, what tools do with it.
+//!
+//! Where the original has a fault that Trellis mends, the same test runs on both: the original must show it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod logs;
+mod recovery;
