@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Files by their path below the directory, with their bytes. Not the supervisor's lock, which is made first of all.
+/// Files by their path below the directory, with their bytes.
 pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut todo = vec![directory.to_owned()];
