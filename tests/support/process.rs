@@ -27,14 +27,16 @@ pub fn group_members(group: i32) -> Vec<i32> {
     pids.filter(|&pid| group_of_living(pid) == Some(group)).collect()
 }
 
-/// None for a process that is gone or a zombie.
+/// None for a process that is gone, or a zombie all of whose threads have ended: before, it still holds its locks.
 fn group_of_living(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The program's name may hold blanks and parentheses; what follows its last one is: state, parent, group.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
-    (state != "Z" && state != "X").then_some(group)
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |tasks| tasks.count());
+    let gone = state == "X" || (state == "Z" && threads() <= 1);
+    (!gone).then_some(group)
 }
 
 /// Ends every process of the group and returns when none is left.
