@@ -217,10 +217,16 @@ impl Client {
 
     /// How many of the sent bytes the server has not read.
     pub fn unread(&self) -> u64 {
-        let Link::Tcp(stream) = &self.link else { panic!("only TCP shows what the other side has read") };
+        let (local, peer) = self.ports();
+        process::unread_by_peer(local, peer).unwrap_or(0)
+    }
+
+    /// The ports of our end and of the server's.
+    pub fn ports(&self) -> (u16, u16) {
+        let Link::Tcp(stream) = &self.link else { panic!("only TCP shows what the other side does") };
         let local = stream.local_addr().expect("own address").port();
         let peer = stream.peer_addr().expect("server's address").port();
-        process::unread_by_peer(local, peer).unwrap_or(0)
+        (local, peer)
     }
 
     /// Returns when the server has read all that was sent, so that the next send is another read of the server's.

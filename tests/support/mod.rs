@@ -7,8 +7,12 @@
 #![allow(dead_code, unused_imports, unused_macros)] // each test program uses its own part of the tools
 
 pub mod binary;
+pub mod children;
 pub mod client;
+pub mod not_yet;
 pub mod process;
+pub mod random;
+pub mod routing;
 pub mod script;
 pub mod server;
 pub mod stats;
@@ -16,7 +20,9 @@ pub mod tempdir;
 pub mod template;
 
 pub use binary::{Binary, Variant};
+pub use children::{Child, Role};
 pub use client::Client;
+pub use random::Random;
 pub use script::Script;
 pub use server::{Exit, Server, Setup};
 pub use stats::Stats;

@@ -39,6 +39,24 @@ fn group_of_living(pid: i32) -> Option<i32> {
     (!gone).then_some(group)
 }
 
+/// One letter: `R` runs, `S` sleeps, `T` is stopped, `Z` waits to be reaped. None for a process that is gone.
+pub fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Processor time that a process has used so far, in user and system mode together.
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name: state is the first field, utime the twelfth, stime the next.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+/// `USER_HZ`, which Linux keeps at this for everybody who reads `/proc`.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// Ends every process of the group and returns when none is left.
 pub fn kill_group(group: i32) {
     wait_for("the killed processes to be gone", super::DEADLINE, || {
@@ -54,6 +72,12 @@ pub fn status_field(pid: i32, name: &str) -> Option<String> {
     Some(line.to_owned())
 }
 
+/// Resident memory of a process now, in bytes.
+pub fn memory(pid: i32) -> u64 {
+    let kib = status_field(pid, "VmRSS").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
 /// The sum of the group's peaks of resident memory, in bytes.
 pub fn group_peak_memory(group: i32) -> u64 {
     let peak = |pid| -> Option<u64> { status_field(pid, "VmHWM")?.split(' ').next()?.parse().ok() };
@@ -67,6 +91,13 @@ pub fn group_listens(group: i32, port: u16) -> bool {
     let Some(TcpSocket { inode, .. }) = socket else { return false };
     let name = format!("socket:[{inode}]");
     group_members(group).into_iter().any(|pid| holds(pid, &name))
+}
+
+/// Whether the process holds the server's end of a client's connection.
+pub fn holds_peer_of(pid: i32, client: &super::Client) -> bool {
+    let (local, peer) = client.ports();
+    let socket = find_tcp_socket(|socket| socket.local_port == peer && socket.remote_port == local);
+    socket.is_some_and(|socket| holds(pid, &format!("socket:[{}]", socket.inode)))
 }
 
 fn holds(pid: i32, name: &str) -> bool {
