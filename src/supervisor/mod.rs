@@ -9,7 +9,9 @@
 mod children;
 mod claim;
 mod data;
+mod hearing;
 mod listen;
+mod lives;
 mod policy;
 mod signals;
 mod spawn;
@@ -22,21 +24,17 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 
 use crate::cli::Settings;
 use crate::error::{Class, Exit, Fatal};
 use crate::ipc::Kind;
-use crate::ipc::control::{Hello, Role, Server, Start, decode, encode};
-use crate::ipc::socket::{Channel, Progress};
+use crate::ipc::control::{Role, Server};
 use crate::limits;
 use crate::log;
-use crate::scoreboard::{Field, Record, Scoreboard};
+use crate::scoreboard::Scoreboard;
 use crate::topology::Topology;
-use children::{ChildId, Children, Process};
+use children::{ChildId, Children};
 use policy::{Action, Event, Moment};
 use signals::{Order, Signals};
 use spawn::Spawner;
@@ -270,195 +268,11 @@ impl Supervisor {
         }
     }
 
-    fn spawn(&mut self, id: ChildId) {
-        let child = self.children.get_mut(id);
-        child.generation += 1;
-        let generation = child.generation;
-        if let Err(error) = self.try_spawn(id) {
-            let child = self.children.get_mut(id);
-            tracing::error!("{child}: not started: {error}");
-            child.code = Exit::Temporary.code();
-            // Half made: it must not live on unseen.
-            if child.process.is_some() {
-                self.kill(id);
-            } else {
-                self.step(id, Event::Exited(Class::Temporary));
-            }
-            return;
-        }
-        self.record(id).set(Field::Generation, generation.into());
-    }
-
-    fn try_spawn(&mut self, id: ChildId) -> io::Result<()> {
-        let start = self.start_message(id);
-        let mut fds = vec![self.board_fd.try_clone()?];
-        if start.role == Role::Frontend {
-            fds.push(self.listener.try_clone()?);
-        }
-        let (pid, fd) = self.spawner.spawn(start.role, start.index, start.generation)?;
-        let child = self.children.get_mut(id);
-        child.process = Some(Process { pid: Some(pid), channel: None });
-        tracing::debug!("{child}: process {pid}");
-        let mut channel = Channel::new(fd, start.generation)?;
-        channel.queue(Kind::Start, &encode(&start), fds);
-        channel.flush();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut channel.stream, id.into(), interest)?;
-        child.process = Some(Process { pid: Some(pid), channel: Some(channel) });
-        Ok(())
-    }
-
-    fn start_message(&self, id: ChildId) -> Start {
-        let child = self.children.get(id);
-        let owner = child.role == Role::Owner;
-        let last_id = if owner { self.board.owner(child.index).get(Field::LastId) } else { 0 };
-        Start {
-            role: child.role,
-            index: child.index,
-            generation: child.generation,
-            listeners: if owner { 0 } else { 1 },
-            fingerprint: self.fingerprint.clone(),
-            server: self.server.clone(),
-            wal: owner.then(|| data::wal(&self.settings, self.topology.layout, child.index)).flatten(),
-            id_floor: last_id + 1,
-            drain: self.board.draining(),
-            falloc_pattern: std::env::var("TRELLIS_TEST_FALLOC").ok(),
-            topology: self.topology.clone(),
-        }
-    }
-
-    fn record(&self, id: ChildId) -> Record<'_> {
-        let child = self.children.get(id);
-        match child.role {
-            Role::Owner => self.board.owner(child.index),
-            Role::Frontend => self.board.frontend(child.index),
-        }
-    }
-
-    /// SIGKILL. Nothing more is heard from the child; its end is seen when it is reaped.
-    fn kill(&mut self, id: ChildId) {
-        let child = self.children.get_mut(id);
-        let Some(process) = &mut child.process else { return };
-        process.channel = None;
-        // Its number can't mean another process before it is reaped.
-        if let Some(pid) = process.pid {
-            let _ = kill(pid, Signal::SIGKILL);
-        }
-    }
-
     fn tell(&mut self, id: ChildId, kind: Kind) {
         if let Some(channel) = self.children.get_mut(id).channel() {
             channel.queue(kind, b"", vec![]);
             channel.flush();
         }
-    }
-
-    /// A child's channel can be read or written, or has ended.
-    fn attend(&mut self, id: ChildId) {
-        loop {
-            let Some(channel) = self.children.get_mut(id).channel() else { return };
-            let written = channel.flush();
-            let read = channel.receive();
-            // What was said before the end counts.
-            while let Some(event) = self.next_event(id) {
-                self.step(id, event);
-            }
-            if read == Progress::Gone || written == Progress::Gone {
-                // A child keeps its end for as long as it lives: this one is as good as dead. Its exit code is
-                // settled already, if it ended by itself.
-                self.kill(id);
-                return;
-            }
-            if read == Progress::Done {
-                return;
-            }
-        }
-    }
-
-    /// The next thing that the child said.
-    fn next_event(&mut self, id: ChildId) -> Option<Event> {
-        let child = self.children.get_mut(id);
-        let (role, index, generation) = (child.role, child.index, child.generation);
-        let misbehaved = |said: &dyn std::fmt::Display| {
-            tracing::error!("{role} {index} (generation {generation}): {said}");
-            Some(Event::Misbehaved(Class::Temporary))
-        };
-        let frame = match child.process.as_mut()?.channel.as_mut()?.next() {
-            Ok(frame) => frame?,
-            Err(error) => return misbehaved(&error),
-        };
-        if frame.header.generation != generation {
-            return misbehaved(&format!("speaks as generation {}", frame.header.generation));
-        }
-        match frame.header.kind {
-            Kind::Hello => match decode::<Hello>(Kind::Hello, frame.payload) {
-                Err(error) => misbehaved(&error),
-                Ok(hello) if (hello.role, hello.index, hello.generation) != (role, index, generation) => {
-                    misbehaved(&format!("says it is {} {}", hello.role, hello.index))
-                }
-                Ok(hello) if hello.fingerprint != self.fingerprint => {
-                    let (theirs, ours) = (&hello.fingerprint, &self.fingerprint);
-                    child.code = Exit::Fingerprint.code();
-                    misbehaved(&format!("has the fingerprint {theirs}, the supervisor has {ours}"));
-                    Some(Event::Misbehaved(Class::Permanent))
-                }
-                Ok(_) => Some(Event::Hello),
-            },
-            Kind::Ready => Some(Event::Ready),
-            other => misbehaved(&format!("{other:?} is nothing that a child says")),
-        }
-    }
-
-    /// Takes note of every process that has ended. There may be strangers among them: as process 1 we inherit
-    /// orphans.
-    fn reap(&mut self) {
-        loop {
-            let status = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) | Err(nix::Error::ECHILD) => return,
-                Err(nix::Error::EINTR) => continue,
-                Err(error) => panic!("waitpid has no other errors: {error}"),
-                Ok(status) => status,
-            };
-            if let Some(id) = status.pid().and_then(|pid| self.children.by_pid(pid)) {
-                self.bury(id, status);
-            }
-        }
-    }
-
-    fn bury(&mut self, id: ChildId, status: WaitStatus) {
-        if let Some(process) = &mut self.children.get_mut(id).process {
-            process.pid = None;
-        }
-        // Its last words may still be unread.
-        self.attend(id);
-        self.record(id).clear_gauges();
-        let stopping = matches!(self.children.get(id).policy.state(), policy::State::Stopping { .. });
-        let child = self.children.get_mut(id);
-        child.process = None;
-        let (class, end) = match status {
-            WaitStatus::Exited(_, code) => {
-                child.code = code as u8;
-                (Exit::class_of(code), format!("ended with code {code}"))
-            }
-            WaitStatus::Signaled(_, signal, _) => {
-                // One that we killed for what it said keeps the code of that.
-                if !matches!(child.policy.state(), policy::State::Condemned { .. }) {
-                    child.code = Exit::Temporary.code();
-                }
-                (Class::Temporary, format!("killed by {signal}"))
-            }
-            other => panic!("only ends are waited for: {other:?}"),
-        };
-        match stopping {
-            true if child.code == 0 => tracing::debug!("{child} {end}"),
-            true => tracing::warn!("{child} {end} while stopping"),
-            false => tracing::warn!("{child} {end}"),
-        }
-        if let (true, Role::Owner, WaitStatus::Exited(_, 1..)) = (stopping, child.role, status) {
-            let message = format!("{child} could not finish");
-            self.failure.get_or_insert(Fatal { code: child.code, message });
-        }
-        self.step(id, Event::Exited(class));
     }
 
     /// A child is not started again. While the server starts it needs all of them; later it goes on while one

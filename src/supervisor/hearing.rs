@@ -1,0 +1,69 @@
+//! What children say over their control channels, turned into events for their policies.
+//!
+//! Part of the supervisor. Believes nothing: a child that says what it can't is named in the log and goes.
+
+use super::Supervisor;
+use super::children::ChildId;
+use super::policy::Event;
+use crate::error::{Class, Exit};
+use crate::ipc::Kind;
+use crate::ipc::control::{Hello, decode};
+use crate::ipc::socket::Progress;
+
+impl Supervisor {
+    /// A child's channel can be read or written, or has ended.
+    pub(super) fn attend(&mut self, id: ChildId) {
+        loop {
+            let Some(channel) = self.children.get_mut(id).channel() else { return };
+            let written = channel.flush();
+            let read = channel.receive();
+            // What was said before the end counts.
+            while let Some(event) = self.next_event(id) {
+                self.step(id, event);
+            }
+            if read == Progress::Gone || written == Progress::Gone {
+                // A child keeps its end for as long as it lives: this one is as good as dead. Its exit code is
+                // settled already, if it ended by itself.
+                self.kill(id);
+                return;
+            }
+            if read == Progress::Done {
+                return;
+            }
+        }
+    }
+
+    /// The next thing that the child said.
+    fn next_event(&mut self, id: ChildId) -> Option<Event> {
+        let child = self.children.get_mut(id);
+        let (role, index, generation) = (child.role, child.index, child.generation);
+        let misbehaved = |said: &dyn std::fmt::Display| {
+            tracing::error!("{role} {index} (generation {generation}): {said}");
+            Some(Event::Misbehaved(Class::Temporary))
+        };
+        let frame = match child.process.as_mut()?.channel.as_mut()?.next() {
+            Ok(frame) => frame?,
+            Err(error) => return misbehaved(&error),
+        };
+        if frame.header.generation != generation {
+            return misbehaved(&format!("speaks as generation {}", frame.header.generation));
+        }
+        match frame.header.kind {
+            Kind::Hello => match decode::<Hello>(Kind::Hello, frame.payload) {
+                Err(error) => misbehaved(&error),
+                Ok(hello) if (hello.role, hello.index, hello.generation) != (role, index, generation) => {
+                    misbehaved(&format!("says it is {} {}", hello.role, hello.index))
+                }
+                Ok(hello) if hello.fingerprint != self.fingerprint => {
+                    let (theirs, ours) = (&hello.fingerprint, &self.fingerprint);
+                    child.code = Exit::Fingerprint.code();
+                    misbehaved(&format!("has the fingerprint {theirs}, the supervisor has {ours}"));
+                    Some(Event::Misbehaved(Class::Permanent))
+                }
+                Ok(_) => Some(Event::Hello),
+            },
+            Kind::Ready => Some(Event::Ready),
+            other => misbehaved(&format!("{other:?} is nothing that a child says")),
+        }
+    }
+}
