@@ -45,12 +45,18 @@ pub const WAL_FINDINGS: usize = 1000;
 /// Of them, those that an owner logs when it refuses to start: a screenful. `trellis wal check` shows all.
 pub const WAL_FINDINGS_LOGGED: usize = 20;
 
+/// Ids that a slot reserves ahead on disk, times the slots: a million puts for one small write and sync. A power
+/// failure may skip that many ids, and there are some billion blocks of them.
+pub const ID_BLOCK: u64 = 1_000_000;
+
 /// Numbers in the names of log files end below this: the core's scan takes it for "no file yet".
 pub const WAL_FILE_NUMBER_END: u32 = 1 << 30;
 
 /// Longest delay or TTR a client can ask for, in nanoseconds: 32 bits of seconds.
 pub const JOB_SPAN_NS: i64 = u32::MAX as i64 * 1_000_000_000;
 
+const _: () =
+    assert!(JOB_ID_END / (ID_BLOCK * SLOTS_MAX as u64) > 1_000_000, "a power failure an hour for a century");
 const _: () = assert!(LINE_BYTES >= "pause-tube  4294967295\r\n".len() + TUBE_NAME_BYTES);
 const _: () = assert!(SLOTS_MAX <= PARTITIONS_MAX);
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX && SLOTS_MAX <= PARTITIONS_DEFAULT);

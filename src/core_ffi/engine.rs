@@ -117,6 +117,12 @@ impl Engine {
         stats
     }
 
+    /// The highest id that was handed out or read from the log.
+    pub fn last_id(&self) -> u64 {
+        // SAFETY: the engine is started.
+        unsafe { sys::core_next_id() - 1 }
+    }
+
     /// Names of all tubes, in stock's order.
     pub fn tubes(&self) -> impl Iterator<Item = &CStr> {
         // SAFETY: the engine is started.

@@ -3,7 +3,8 @@
 //!
 //! With `-f0` no reply leaves before one fsync that covers the whole batch. With `-f MS` a thread syncs, so that
 //! no client waits for the disk, and a timer sees to trailing records. An error means that the owner must stop
-//! at once, before any reply of the batch leaves.
+//! at once, before any reply of the batch leaves. Ids are reserved before their replies leave, and noted before the
+//! last record of them may go.
 
 use std::fs::File;
 use std::io;
@@ -15,6 +16,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
 use crate::core_ffi::{Chore, Engine};
 use crate::ipc::control::Wal;
+use crate::wal::ids::IdFloor;
 
 /// A slot's commits.
 pub struct Commit {
@@ -22,6 +24,8 @@ pub struct Commit {
     policy: Policy,
     /// Where the log files are, to sync their names; `None`: no log.
     dir: Option<Arc<File>>,
+    /// As `dir`.
+    ids: Option<IdFloor>,
     syncs: u64,
     /// `Policy::Every` only: what the next sync has to cover and may then do.
     next: SyncJob,
@@ -44,7 +48,8 @@ enum Policy {
 #[derive(Default)]
 struct SyncJob {
     files: Vec<Arc<File>>,
-    dir: Option<Arc<File>>,
+    /// Names were made that have to survive.
+    names: bool,
     after: Vec<Chore>,
 }
 
@@ -55,7 +60,7 @@ struct Syncer {
 }
 
 impl Commit {
-    pub fn new(wal: Option<&Wal>) -> io::Result<Commit> {
+    pub fn new(wal: Option<&Wal>, ids: Option<IdFloor>) -> io::Result<Commit> {
         let policy = match wal.map(|w| w.sync_ms) {
             None | Some(None) => Policy::Never,
             Some(Some(0)) => Policy::Always,
@@ -65,6 +70,7 @@ impl Commit {
         Ok(Commit {
             policy,
             dir,
+            ids,
             syncs: 0,
             next: SyncJob::default(),
             current: None,
@@ -81,9 +87,10 @@ impl Commit {
         }
         let (jobs, todo) = bounded::<SyncJob>(1);
         let (done, results) = bounded(1);
+        let dir = Arc::clone(self.dir.as_ref().expect("a policy of syncing comes with a log"));
         std::thread::Builder::new().name("wal-sync".into()).spawn(move || {
             for job in todo {
-                let result = job.run();
+                let result = job.run(&dir);
                 if done.send(result).is_err() || waker.wake().is_err() {
                     return;
                 }
@@ -104,17 +111,29 @@ impl Commit {
             return Ok(());
         }
         engine.flush_wal()?;
+        if let Some(ids) = &mut self.ids {
+            ids.reserve(engine.last_id())?;
+        }
         match self.policy {
             Policy::Never => {
                 engine.take_written_wal();
-                while let Some(chore) = engine.next_chore() {
-                    finish(chore)?;
+                while let Some(chore) = self.next_chore(engine)? {
+                    finish(chore, None)?;
                 }
             }
             Policy::Always => self.sync_now(engine)?,
             Policy::Every(interval) => self.sync_later(engine, interval)?,
         }
         Ok(())
+    }
+
+    /// What is to be done next. A file that is to be unlinked may have the last records of some ids.
+    fn next_chore(&mut self, engine: &mut Engine) -> io::Result<Option<Chore>> {
+        let chore = engine.next_chore();
+        if let (Some(Chore::Unlink(_)), Some(ids)) = (&chore, &mut self.ids) {
+            ids.cover(engine.last_id())?;
+        }
+        Ok(chore)
     }
 
     /// How long until `batch` should be called though nothing is logged.
@@ -133,15 +152,22 @@ impl Commit {
         if let Policy::Every(_) = self.policy {
             engine.flush_wal()?;
             self.collect(engine)?;
-            return std::mem::take(&mut self.next).run();
+            let dir = self.dir.as_ref().expect("there is a log");
+            std::mem::take(&mut self.next).run(dir)?;
+        } else {
+            self.batch(engine)?;
         }
-        self.batch(engine)
+        match (self.policy, self.ids.take()) {
+            // Nothing was synced: the ids stay reserved for the case that the machine stops.
+            (Policy::Never, _) | (_, None) => Ok(()),
+            (_, Some(ids)) => ids.close(),
+        }
     }
 
     fn sync_now(&mut self, engine: &mut Engine) -> io::Result<()> {
         let mut after = Vec::new();
         let mut synced = false;
-        while let Some(chore) = engine.next_chore() {
+        while let Some(chore) = self.next_chore(engine)? {
             match &chore {
                 Chore::Close(file) => {
                     file.sync_data()?;
@@ -157,7 +183,7 @@ impl Commit {
             synced = true;
         }
         self.syncs += u64::from(synced);
-        after.into_iter().try_for_each(finish)
+        after.into_iter().try_for_each(|chore| finish(chore, self.dir.as_deref()))
     }
 
     fn sync_later(&mut self, engine: &mut Engine, interval: Duration) -> io::Result<()> {
@@ -194,7 +220,7 @@ impl Commit {
                 self.next.files.push(Arc::clone(file));
             }
         }
-        while let Some(chore) = engine.next_chore() {
+        while let Some(chore) = self.next_chore(engine)? {
             match &chore {
                 // The core may use the number again for another file.
                 Chore::Close(file) => {
@@ -202,7 +228,7 @@ impl Commit {
                         self.current = None;
                     }
                 }
-                Chore::SyncDir => self.next.dir = self.dir.clone(),
+                Chore::SyncDir => self.next.names = true,
                 Chore::Unlink(_) => {}
             }
             self.next.after.push(chore);
@@ -216,7 +242,7 @@ impl SyncJob {
         self.files.is_empty() && self.after.is_empty()
     }
 
-    fn run(self) -> io::Result<()> {
+    fn run(self, dir: &File) -> io::Result<()> {
         for file in &self.files {
             file.sync_data()?;
         }
@@ -225,23 +251,27 @@ impl SyncJob {
                 file.sync_data()?;
             }
         }
-        if let Some(dir) = &self.dir {
+        if self.names {
             dir.sync_all()?;
         }
-        self.after.into_iter().try_for_each(finish)
+        self.after.into_iter().try_for_each(|chore| finish(chore, Some(dir)))
     }
 }
 
-/// Does what had to wait.
-fn finish(chore: Chore) -> io::Result<()> {
+/// Does what had to wait. With `dir`, an earlier unlink is on disk before the next: a gap in the numbers of files
+/// would look like a lost one.
+fn finish(chore: Chore, dir: Option<&File>) -> io::Result<()> {
     match chore {
         Chore::Close(file) => drop(file),
-        Chore::Unlink(path) => match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(io::Error::new(e.kind(), format!("unlink {}: {e}", path.display())));
+        Chore::Unlink(path) => {
+            dir.map_or(Ok(()), File::sync_all)?;
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(io::Error::new(e.kind(), format!("unlink {}: {e}", path.display())));
+                }
+                _ => {}
             }
-            _ => {}
-        },
+        }
         Chore::SyncDir => {}
     }
     Ok(())

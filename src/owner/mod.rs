@@ -29,12 +29,16 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
     let board = Scoreboard::open(board, slots as usize, start.server.frontends.into())
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
-    let recovered = match &start.wal {
-        Some(wal) => recovery::recover(wal, start.index, &start.topology)?,
-        None => 0,
+    let told = board.owner(start.index).get(Field::LastId).max(start.id_floor.saturating_sub(1));
+    let (ids, last_id) = match &start.wal {
+        Some(wal) => recovery::recover(wal, start.index, &start.topology, told).map(|ids| {
+            let last_id = ids.last_id();
+            (Some(ids), last_id)
+        })?,
+        None => (None, told),
     };
-    let last_id = recovered.max(board.owner(start.index).get(Field::LastId));
-    let floor = start.id_floor.max(last_id + 1).max(start.topology.first_routed_id);
+    let id_floor =
+        start.topology.first_id(start.index, last_id + 1).ok_or_else(|| recovery::spent(start.index))?;
 
     let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
     let wal = match &start.wal {
@@ -44,7 +48,7 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let mut engine = Engine::start(Options {
         slot: start.index.into(),
         slots,
-        id_floor: floor,
+        id_floor,
         clock_offset: start.server.clock_offset,
         has_default: start.topology.slot_of(b"default") == start.index,
         wal,
@@ -55,6 +59,6 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         engine.drain();
     }
 
-    let commit = Commit::new(start.wal.as_ref()).map_err(|e| Fatal::new(Exit::Temporary, e))?;
+    let commit = Commit::new(start.wal.as_ref(), ids).map_err(|e| Fatal::new(Exit::Temporary, e))?;
     Owner::new(channel, start, engine, commit, &board).map_err(|e| Fatal::temporary("event loop", e))?.serve()
 }

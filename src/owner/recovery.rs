@@ -3,7 +3,7 @@
 //! The core's replay trusts what it reads and deletes files; so the directory is read first, under the lock
 //! that the core will take, and it is opened only if what is there is sound or what a crash leaves. Torn tails
 //! are cut, which is logged. Anything else is refused, and then nothing in the directory changes, not even by a
-//! lock file.
+//! lock file. The ids that the directory has used up are settled at the same time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,14 +17,19 @@ use crate::ipc::control::Wal;
 use crate::limits;
 use crate::lock::{self, CORE_LOCK_FILE};
 use crate::topology::Topology;
+use crate::wal::ids::{self, IdFloor, IdsError};
 use crate::wal::{Policy, Scan, Verdict, WalError, mend, scan};
 
-/// Makes the log of this slot fit to be opened. Returns the highest id in it, 0 without any.
-pub fn recover(wal: &Wal, slot: u16, topology: &Topology) -> Result<u64, Fatal> {
+/// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out before.
+pub fn recover(wal: &Wal, slot: u16, topology: &Topology, told: u64) -> Result<IdFloor, Fatal> {
     let dir = Path::new(&wal.dir);
     let mut locked = take_lock(dir, false)?;
     loop {
         let scan = look(dir, slot, topology)?;
+        // Before anything changes: it may be a reason to refuse, too.
+        let forgotten = ids::used_up(dir).map_err(no_ids)?;
+        let last_id = forgotten.max(scan.max_id).max(told);
+        topology.first_id(slot, last_id + 1).ok_or_else(|| spent(slot))?;
         if !locked {
             // Nobody was there, for whoever serves it has made that file; from here on nobody can be.
             take_lock(dir, true)?;
@@ -38,7 +43,9 @@ pub fn recover(wal: &Wal, slot: u16, topology: &Topology) -> Result<u64, Fatal> 
         for number in mended.removed {
             warn!("{}/binlog.{number}: was never written to; removed", dir.display());
         }
-        return Ok(scan.max_id);
+        let last_id = last_id.max(topology.first_routed_id.saturating_sub(1));
+        let block = limits::ID_BLOCK * u64::from(topology.slots);
+        return IdFloor::open(dir, last_id, block).map_err(no_ids);
     }
 }
 
@@ -86,6 +93,19 @@ fn look(dir: &Path, slot: u16, topology: &Topology) -> Result<Scan, Fatal> {
             dir.display()
         ),
     ))
+}
+
+/// No id is left that the slot could hand out.
+pub fn spent(slot: u16) -> Fatal {
+    Fatal::new(Exit::Data, format!("slot {slot}: no ids are left below {}", limits::JOB_ID_END))
+}
+
+fn no_ids(error: IdsError) -> Fatal {
+    let exit = match error {
+        IdsError::Damaged { .. } => Exit::Data,
+        IdsError::Io { .. } => Exit::Temporary,
+    };
+    Fatal::new(exit, error)
 }
 
 fn unusable(error: WalError) -> Fatal {

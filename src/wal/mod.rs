@@ -5,15 +5,17 @@
 //!
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
 //! (the records of one file), `finding` (what can be wrong), `jobs` (what replay leaves), `scan` (a whole
-//! directory). `mend` is the one part that changes a directory, by what a scan of it said.
+//! directory). Two parts write: `mend` makes a directory that a crash left fit for the
+//! core, `ids` keeps the ids that were used up.
 //!
-//! Architecture invariant: nothing but `mend` opens a file for writing, and no number from a log is believed
+//! Architecture invariant: nothing else opens a file for writing, and no number from a log is believed
 //! before it is bounded. Memory follows the number of live jobs, never the size of bodies or files.
 
 #[cfg(test)]
 mod builder;
 mod finding;
 pub mod format;
+pub mod ids;
 mod jobs;
 mod mend;
 mod reader;

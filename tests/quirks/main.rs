@@ -25,7 +25,7 @@ use support::{Script, Setup, Variant};
 
 /// Rows that Trellis is to pass and does not yet, with what is missing. They run all the same, and one that passes
 /// fails here until it is taken off the list.
-const NOT_YET: &[(&str, &str)] = &[("w07", "no floor of ids is kept")];
+const NOT_YET: &[(&str, &str)] = &[];
 
 fn run(variant: Variant, row: &str, story: &str, script: &Script) {
     println!("{row} on {variant:?}: {story}");

@@ -81,6 +81,7 @@ void core_run(core_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, s
 core_conn *core_next_touched(void);
 
 /* Numbers and names. */
+uint64_t core_next_id(void); /* one above the highest id handed out or read from the log */
 void core_stats_read(core_stats *stats);
 size_t core_tube_count(void);
 const char *core_tube_name(size_t index);

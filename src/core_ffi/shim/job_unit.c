@@ -1,4 +1,5 @@
 /* job.c, and a look at its counter. */
+#include "core.h"
 #include "shim.h"
 
 #include "job.c"

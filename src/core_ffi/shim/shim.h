@@ -15,9 +15,6 @@ enum { VIRTUAL_FD = 1 << 30 };
 /* clock.c */
 void core_clock_start(int64_t clock_offset);
 
-/* job_unit.c: one above the highest id handed out or read from the log */
-uint64_t core_next_id(void);
-
 /* conn_unit.c and prot_unit.c: descriptors of the protocol engine */
 ssize_t core_read(int fd, void *buf, size_t n);
 ssize_t core_write(int fd, const void *buf, size_t n);
