@@ -144,6 +144,17 @@ pub const SERVED_WELL_MS: u64 = 10_000;
 /// Deaths in a row before it was ready after which a child is given up.
 pub const EARLY_DEATHS_MAX: u32 = 5;
 
+/// Between the answer to a ping and the next ping, in milliseconds: an idle server wakes up once a second for each
+/// of its processes, and what `status` says is no older.
+pub const PING_MS: u64 = 1000;
+
+/// Without an answer for this long a child counts as stalled, in milliseconds: longer than a healthy disk takes
+/// to sync and a busy machine to schedule, shorter than a client waits.
+pub const PONG_MS: u64 = 2000;
+
+/// Largest `--kill-stalled`, in milliseconds: a day.
+pub const KILL_STALLED_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// How long frontends may take to leave when the server stops, in milliseconds. With the next one it stays
 /// below the ten seconds that container runtimes wait before they kill.
 pub const STOP_FRONTENDS_MS: u64 = 2000;

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::numbers::size;
 use super::{Command, Parsed, Saying};
@@ -36,6 +37,8 @@ pub struct Settings {
     pub partitions: Option<u32>,
     pub frontends: Option<u16>,
     pub owner_wait_ms: u64,
+    /// `--kill-stalled`: how long a process may go without an answer to a ping. `None`: as long as it likes.
+    pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
     pub metrics: Option<String>,
     /// `--control`: path of the control socket.
@@ -59,6 +62,7 @@ impl Default for Settings {
             partitions: None,
             frontends: None,
             owner_wait_ms: limits::OWNER_WAIT_MS_DEFAULT,
+            kill_stalled: None,
             metrics: None,
             control: None,
             listen_flags: Vec::new(),
@@ -97,6 +101,10 @@ Of trellis:
  --frontends N    processes that face clients (if not given: one for two processors)
  --owner-wait MS  how long a command waits for a slot that is being restarted
                   ({wait} if not given)
+ --kill-stalled MS
+                  kill and restart a process of ours that has not answered its
+                  supervisor for MS milliseconds, {pong} at least (if not given:
+                  it is shown as stalled and left alone)
  --metrics ADDR   serve metrics over HTTP on this address
  --control PATH   place of the control socket
 
@@ -108,6 +116,7 @@ Other commands:
         wal = limits::WAL_FILE_BYTES_DEFAULT,
         partitions = limits::PARTITIONS_DEFAULT,
         wait = limits::OWNER_WAIT_MS_DEFAULT,
+        pong = limits::PONG_MS,
     )
 }
 
@@ -224,6 +233,10 @@ impl Reader {
                 s.frontends = Some(number(name, &value()?, 1, limits::FRONTENDS_MAX.into())? as u16);
             }
             "owner-wait" => s.owner_wait_ms = number(name, &value()?, 0, limits::OWNER_WAIT_MS_MAX)?,
+            "kill-stalled" => {
+                let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
+                s.kill_stalled = Some(Duration::from_millis(ms));
+            }
             "metrics" => s.metrics = Some(value()?),
             "control" => s.control = Some(value()?.into()),
             "help" if glued.is_none() => return Err(Stop::Help),
@@ -415,6 +428,7 @@ mod tests {
             let s = settings(line);
             assert_eq!((s.slots, s.owner_wait_ms), (Some(4), 0));
         }
+        assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));
         assert_eq!((s.metrics.as_deref(), s.control), (Some("[::1]:9"), Some(PathBuf::from("/run/c=d"))));
@@ -426,6 +440,7 @@ mod tests {
         assert_eq!(refused(&["--slots", "257"]), "--slots 257: must be 1 to 256");
         assert_eq!(refused(&["--partitions=8193"]), "--partitions 8193: must be 1 to 8192");
         assert_eq!(refused(&["--frontends=x"]), "--frontends x: must be 1 to 256");
+        assert_eq!(refused(&["--kill-stalled=9"]), "--kill-stalled 9: must be 2000 to 86400000");
         assert_eq!(refused(&["--owner-wait="]), "--owner-wait : must be 0 to 86400000");
     }
 

@@ -3,10 +3,13 @@
 //! Owners come first, then frontends; a child's place in the table is its token in the event loop and stays
 //! when its process changes. Holds no opinion: `policy` decides.
 
+use std::time::Duration;
+
 use mio::Token;
 use nix::unistd::Pid;
 
 use super::policy::Policy;
+use super::pulse::Pulse;
 use crate::ipc::control::{Peer, Role};
 use crate::ipc::socket::Channel;
 
@@ -28,14 +31,16 @@ pub struct Child {
     /// Of the process it is or was last; 0 before the first.
     pub generation: u32,
     pub policy: Policy,
+    pub pulse: Pulse,
     pub process: Option<Process>,
     /// The code that its last process ended with, or that says why it was killed.
     pub code: u8,
 }
 
 impl Child {
-    fn new(role: Role, index: u16) -> Child {
-        Child { role, index, generation: 0, policy: Policy::new(role), process: None, code: 0 }
+    fn new(role: Role, index: u16, patience: Option<Duration>) -> Child {
+        let (policy, pulse) = (Policy::new(role), Pulse::new(patience));
+        Child { role, index, generation: 0, policy, pulse, process: None, code: 0 }
     }
 
     /// This generation, as its peers know it.
@@ -60,9 +65,10 @@ pub struct Children {
 }
 
 impl Children {
-    pub fn new(owners: u16, frontends: u16) -> Children {
-        let owners = (0..owners).map(|slot| Child::new(Role::Owner, slot));
-        let frontends = (0..frontends).map(|number| Child::new(Role::Frontend, number));
+    /// `patience`: how long one that serves may go without an answer before it is killed.
+    pub fn new(owners: u16, frontends: u16, patience: Option<Duration>) -> Children {
+        let owners = (0..owners).map(|slot| Child::new(Role::Owner, slot, patience));
+        let frontends = (0..frontends).map(|number| Child::new(Role::Frontend, number, patience));
         Children { children: owners.chain(frontends).collect() }
     }
 
@@ -111,7 +117,7 @@ mod tests {
 
     #[test]
     fn table_lists_owners_then_frontends() {
-        let children = Children::new(2, 3);
+        let children = Children::new(2, 3, None);
         let names: Vec<_> = children.ids().map(|id| children.get(id).to_string()).collect();
         assert_eq!(names[1], "owner 1 (generation 0)");
         assert_eq!(names[2], "frontend 0 (generation 0)");
@@ -120,7 +126,7 @@ mod tests {
 
     #[test]
     fn child_is_found_by_token_and_by_the_pid_it_has_now() {
-        let mut children = Children::new(1, 1);
+        let mut children = Children::new(1, 1, None);
         let id = children.of_role(Role::Frontend)[0];
         assert_eq!(children.by_token(id.into()), Some(id));
         assert_eq!(children.by_token(Token(2)), None);

@@ -5,10 +5,18 @@
 use super::Supervisor;
 use super::children::ChildId;
 use super::policy::Event;
+use super::pulse;
 use crate::error::{Class, Exit};
 use crate::ipc::Kind;
 use crate::ipc::control::{Hello, decode};
 use crate::ipc::socket::Progress;
+
+/// Something that a child said.
+enum Said {
+    /// What its policy is to know.
+    Event(Event),
+    Pong,
+}
 
 impl Supervisor {
     /// A child's channel can be read or written, or has ended.
@@ -18,8 +26,11 @@ impl Supervisor {
             let written = channel.flush();
             let read = channel.receive();
             // What was said before the end counts.
-            while let Some(event) = self.next_event(id) {
-                self.step(id, event);
+            while let Some(said) = self.next_said(id) {
+                match said {
+                    Said::Event(event) => self.step(id, event),
+                    Said::Pong => self.beat(id, pulse::Event::Pong),
+                }
             }
             if read == Progress::Gone || written == Progress::Gone {
                 // A child keeps its end for as long as it lives: this one is as good as dead. Its exit code is
@@ -34,12 +45,12 @@ impl Supervisor {
     }
 
     /// The next thing that the child said.
-    fn next_event(&mut self, id: ChildId) -> Option<Event> {
+    fn next_said(&mut self, id: ChildId) -> Option<Said> {
         let child = self.children.get_mut(id);
         let (role, index, generation) = (child.role, child.index, child.generation);
         let misbehaved = |said: &dyn std::fmt::Display| {
             tracing::error!("{role} {index} (generation {generation}): {said}");
-            Some(Event::Misbehaved(Class::Temporary))
+            Some(Said::Event(Event::Misbehaved(Class::Temporary)))
         };
         let frame = match child.process.as_mut()?.channel.as_mut()?.next() {
             Ok(frame) => frame?,
@@ -58,11 +69,12 @@ impl Supervisor {
                     let (theirs, ours) = (&hello.fingerprint, &self.fingerprint);
                     child.code = Exit::Fingerprint.code();
                     misbehaved(&format!("has the fingerprint {theirs}, the supervisor has {ours}"));
-                    Some(Event::Misbehaved(Class::Permanent))
+                    Some(Said::Event(Event::Misbehaved(Class::Permanent)))
                 }
-                Ok(_) => Some(Event::Hello),
+                Ok(_) => Some(Said::Event(Event::Hello)),
             },
-            Kind::Ready => Some(Event::Ready),
+            Kind::Ready => Some(Said::Event(Event::Ready)),
+            Kind::Pong => Some(Said::Pong),
             other => misbehaved(&format!("{other:?} is nothing that a child says")),
         }
     }

@@ -13,6 +13,7 @@ mod hearing;
 mod listen;
 mod lives;
 mod policy;
+mod pulse;
 mod signals;
 mod spawn;
 mod user;
@@ -121,7 +122,7 @@ impl Supervisor {
             board_fd,
             listener,
             spawner,
-            children: Children::new(owners, frontends),
+            children: Children::new(owners, frontends, settings.kill_stalled),
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
             started: Instant::now(),
             phase: Phase::Recovering,
@@ -162,14 +163,22 @@ impl Supervisor {
     }
 
     fn until_next_deadline(&self) -> Option<Duration> {
-        let soonest = self.children.ids().filter_map(|id| self.children.get(id).policy.deadline()).min()?;
-        Some(soonest.saturating_sub(self.now()))
+        let deadlines = self.children.ids().flat_map(|id| {
+            let child = self.children.get(id);
+            [child.policy.deadline(), child.pulse.deadline()]
+        });
+        Some(deadlines.flatten().min()?.saturating_sub(self.now()))
     }
 
     fn say_due(&mut self) {
         for id in self.children.ids() {
-            if self.children.get(id).policy.deadline().is_some_and(|deadline| deadline <= self.now()) {
+            let now = self.now();
+            let is_due = |deadline: Option<Moment>| deadline.is_some_and(|deadline| deadline <= now);
+            if is_due(self.children.get(id).policy.deadline()) {
                 self.step(id, Event::Due);
+            }
+            if is_due(self.children.get(id).pulse.deadline()) {
+                self.beat(id, pulse::Event::Due);
             }
         }
     }
@@ -264,6 +273,38 @@ impl Supervisor {
                 }
                 Action::Unlink => wiring::unlink(&mut self.children, id),
                 Action::GiveUp => self.give_up(id),
+            }
+        }
+        let child = self.children.get(id);
+        match (child.policy.is_serving(), child.pulse.is_on()) {
+            (true, false) => self.beat(id, pulse::Event::Serves),
+            (false, true) => self.beat(id, pulse::Event::Left),
+            _ => {}
+        }
+    }
+
+    /// Gives an event to a child's pulse and carries out what it says.
+    fn beat(&mut self, id: ChildId, event: pulse::Event) {
+        let now = self.now();
+        let child = self.children.get_mut(id);
+        let Some(action) = child.pulse.step(event, now) else { return };
+        match action {
+            pulse::Action::Ping => self.tell(id, Kind::Ping),
+            pulse::Action::SayStalled => {
+                let ms = child.pulse.lag(now).as_millis();
+                tracing::warn!("{child} is stalled: no answer to a ping for {ms} ms");
+            }
+            pulse::Action::SayRecovered(time) => {
+                tracing::warn!("{child} answers again, after {} ms", time.as_millis());
+            }
+            pulse::Action::Kill(time) => {
+                tracing::error!("{child} is killed: no answer to a ping for {} ms", time.as_millis());
+                child.code = Exit::Temporary.code();
+                self.step(id, Event::Misbehaved(Class::Temporary));
+            }
+            pulse::Action::Refuse => {
+                tracing::error!("{child}: answers a ping that nobody sent");
+                self.step(id, Event::Misbehaved(Class::Temporary));
             }
         }
     }

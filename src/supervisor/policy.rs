@@ -31,7 +31,7 @@ pub enum State {
     Serving {
         since: Moment,
     },
-    /// Killed for what it said; not yet reaped.
+    /// Killed for what it said or did not say; not yet reaped.
     Condemned {
         class: Class,
     },
@@ -56,7 +56,7 @@ pub enum Event {
     Hello,
     /// It said `Ready`.
     Ready,
-    /// It said something that can't be; permanent if the next generation would say it too.
+    /// It said something that can't be, or nothing for too long; permanent if the next generation would too.
     Misbehaved(Class),
     /// Its process was reaped, or could not be made.
     Exited(Class),

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn link_joins_a_child_with_all_of_the_other_role_that_are_ready() {
-        let mut children = Children::new(3, 1);
+        let mut children = Children::new(3, 1, None);
         let owners = children.of_role(Role::Owner);
         let frontend = children.of_role(Role::Frontend)[0];
         let mut first = ready(&mut children, owners[0]);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn unlink_tells_the_other_role_only_and_links_end_by_themselves() {
-        let mut children = Children::new(2, 2);
+        let mut children = Children::new(2, 2, None);
         let ids: Vec<ChildId> = children.ids().collect();
         let mut channels: Vec<Channel> = Vec::new();
         for &id in &ids {
