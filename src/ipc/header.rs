@@ -76,6 +76,10 @@ kinds! {
     Pong = 0x09,
     /// Supervisor to frontend: the links to all owners that serve now have been told; accept clients.
     Serve = 0x0b,
+    /// Owner to supervisor: the slot's log is fit to be opened, and nothing has been changed yet.
+    Checked = 0x0c,
+    /// Supervisor to owner: every slot's log is fit to be opened; go on.
+    Open = 0x0d,
 
     /// Both ways, first on a link: role, generation and fingerprint.
     LinkHello = 0x20,

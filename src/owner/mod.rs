@@ -15,8 +15,9 @@ use std::ffi::CString;
 
 use crate::core_ffi::{Engine, Options, WalOptions};
 use crate::error::{Exit, Fatal};
+use crate::ipc::Kind;
 use crate::ipc::control::Start;
-use crate::ipc::socket::Channel;
+use crate::ipc::socket::{Channel, Progress};
 use crate::scoreboard::{Field, Scoreboard};
 
 use commit::Commit;
@@ -31,10 +32,12 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
     let told = board.owner(start.index).get(Field::LastId).max(start.id_floor.saturating_sub(1));
     let (ids, last_id) = match &start.wal {
-        Some(wal) => recovery::recover(wal, start.index, &start.topology, told).map(|ids| {
+        Some(wal) => {
+            let allowed = || may_open(&mut channel);
+            let ids = recovery::recover(wal, start.index, &start.topology, told, allowed)?;
             let last_id = ids.last_id();
             (Some(ids), last_id)
-        })?,
+        }
         None => (None, told),
     };
     let id_floor =
@@ -55,10 +58,32 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         falloc_pattern: start.falloc_pattern.as_deref().map(c_string).transpose()?,
     })
     .map_err(|e| Fatal::new(Exit::Temporary, e))?;
-    if start.drain {
+    if start.drain || board.draining() {
         engine.drain();
     }
 
     let commit = Commit::new(start.wal.as_ref(), ids).map_err(|e| Fatal::new(Exit::Temporary, e))?;
     Owner::new(channel, start, engine, commit, &board).map_err(|e| Fatal::temporary("event loop", e))?.serve()
+}
+
+/// Tells the supervisor that the log can be opened, and waits until it may be: when all slots have said so.
+fn may_open(channel: &mut Channel) -> Result<(), Fatal> {
+    let ended = || Fatal::new(Exit::Temporary, "told to leave before the log was opened");
+    channel.queue(Kind::Checked, b"", vec![]);
+    loop {
+        let flushed = channel.flush();
+        while let Some(frame) = channel.next().map_err(|e| Fatal::new(Exit::Ipc, e))? {
+            match frame.header.kind {
+                Kind::Open => return Ok(()),
+                Kind::Stop => return Err(ended()),
+                // It is in the scoreboard, too, and is looked at once the core is there.
+                Kind::Drain => {}
+                kind => return Err(Fatal::new(Exit::Ipc, format!("{kind:?} while the log is not opened"))),
+            }
+        }
+        channel.wait_readable().map_err(|e| Fatal::temporary("control channel", e))?;
+        if channel.receive() == Progress::Gone || flushed == Progress::Gone {
+            return Err(ended());
+        }
+    }
 }

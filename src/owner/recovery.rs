@@ -20,16 +20,27 @@ use crate::topology::Topology;
 use crate::wal::ids::{self, IdFloor, IdsError};
 use crate::wal::{Policy, Scan, Verdict, WalError, mend, scan};
 
-/// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out before.
-pub fn recover(wal: &Wal, slot: u16, topology: &Topology, told: u64) -> Result<IdFloor, Fatal> {
+/// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out before;
+/// nothing on disk changes before `allowed` has said that it may.
+pub fn recover(
+    wal: &Wal,
+    slot: u16,
+    topology: &Topology,
+    told: u64,
+    allowed: impl FnOnce() -> Result<(), Fatal>,
+) -> Result<IdFloor, Fatal> {
     let dir = Path::new(&wal.dir);
     let mut locked = take_lock(dir, false)?;
+    let mut allowed = Some(allowed);
     loop {
         let scan = look(dir, slot, topology)?;
         // Before anything changes: it may be a reason to refuse, too.
         let forgotten = ids::used_up(dir).map_err(no_ids)?;
         let last_id = forgotten.max(scan.max_id).max(told);
         topology.first_id(slot, last_id + 1).ok_or_else(|| spent(slot))?;
+        if let Some(allowed) = allowed.take() {
+            allowed()?;
+        }
         if !locked {
             // Nobody was there, for whoever serves it has made that file; from here on nobody can be.
             take_lock(dir, true)?;

@@ -33,6 +33,8 @@ pub struct Child {
     pub policy: Policy,
     pub pulse: Pulse,
     pub process: Option<Process>,
+    /// This generation of an owner has found its log fit to be opened.
+    pub checked: bool,
     /// The code that its last process ended with, or that says why it was killed.
     pub code: u8,
 }
@@ -40,7 +42,7 @@ pub struct Child {
 impl Child {
     fn new(role: Role, index: u16, patience: Option<Duration>) -> Child {
         let (policy, pulse) = (Policy::new(role), Pulse::new(patience));
-        Child { role, index, generation: 0, policy, pulse, process: None, code: 0 }
+        Child { role, index, generation: 0, policy, pulse, process: None, checked: false, code: 0 }
     }
 
     /// This generation, as its peers know it.

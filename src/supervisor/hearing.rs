@@ -8,13 +8,15 @@ use super::policy::Event;
 use super::pulse;
 use crate::error::{Class, Exit};
 use crate::ipc::Kind;
-use crate::ipc::control::{Hello, decode};
+use crate::ipc::control::{Hello, Role, decode};
 use crate::ipc::socket::Progress;
 
 /// Something that a child said.
 enum Said {
     /// What its policy is to know.
     Event(Event),
+    /// Its log is fit to be opened.
+    Checked,
     Pong,
 }
 
@@ -29,6 +31,7 @@ impl Supervisor {
             while let Some(said) = self.next_said(id) {
                 match said {
                     Said::Event(event) => self.step(id, event),
+                    Said::Checked => self.checked(id),
                     Said::Pong => self.beat(id, pulse::Event::Pong),
                 }
             }
@@ -40,6 +43,22 @@ impl Supervisor {
             }
             if read == Progress::Done {
                 return;
+            }
+        }
+    }
+
+    /// An owner has found its log fit to be opened. At the first start nobody opens anything before all have said
+    /// so, for a server that is refused changes nothing on disk; later each slot is by itself.
+    fn checked(&mut self, id: ChildId) {
+        self.children.get_mut(id).checked = true;
+        let owners = self.children.of_role(Role::Owner);
+        if self.opened {
+            return self.tell(id, Kind::Open);
+        }
+        if owners.iter().all(|&owner| self.children.get(owner).checked) {
+            self.opened = true;
+            for owner in owners {
+                self.tell(owner, Kind::Open);
             }
         }
     }
@@ -74,6 +93,7 @@ impl Supervisor {
                 Ok(_) => Some(Said::Event(Event::Hello)),
             },
             Kind::Ready => Some(Said::Event(Event::Ready)),
+            Kind::Checked => Some(Said::Checked),
             Kind::Pong => Some(Said::Pong),
             other => misbehaved(&format!("{other:?} is nothing that a child says")),
         }

@@ -23,6 +23,7 @@ impl Supervisor {
     pub(super) fn spawn(&mut self, id: ChildId) {
         let child = self.children.get_mut(id);
         child.generation += 1;
+        child.checked = false;
         let generation = child.generation;
         if let Err(error) = self.try_spawn(id) {
             let child = self.children.get_mut(id);

@@ -100,6 +100,8 @@ struct Supervisor {
     poll: Poll,
     started: Instant,
     phase: Phase,
+    /// The owners have been told to open their logs.
+    opened: bool,
     /// Why the server stops, if not because it was told to.
     failure: Option<Fatal>,
 }
@@ -126,6 +128,7 @@ impl Supervisor {
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
             started: Instant::now(),
             phase: Phase::Recovering,
+            opened: false,
             failure: None,
             settings,
             topology,
