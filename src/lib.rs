@@ -1,5 +1,6 @@
 //! Trellis: one logical beanstalkd server made of several processes on one Linux host.
 
+pub mod bench;
 pub mod child;
 pub mod cli;
 pub mod core_ffi;

@@ -183,3 +183,33 @@ pub const REFUSAL_PAUSE: std::time::Duration = std::time::Duration::from_secs(1)
 /// How long a frontend bears a lost link before it takes the loss for its own fault: longer than the supervisor
 /// needs to say that the owner has ended.
 pub const LINK_LOSS: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What one read of the load's client may bring, in bytes: the replies of a full write with small bodies.
+pub const BENCH_READ_BYTES: usize = 64 << 10;
+
+/// Connections that the load opens at once: half of what waits in a backlog, so that none is turned away.
+pub const BENCH_CONNECTING: usize = LISTEN_BACKLOG as usize / 2;
+
+/// How long the load's clients may take to connect and set up.
+pub const BENCH_CONNECT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Longest latency that the load tells from longer ones, in nanoseconds: no run takes that long.
+pub const BENCH_LATENCY_NS: u64 = 3600 * 1_000_000_000;
+
+/// Idle connections of the benchmark.
+pub const BENCH_IDLE: u32 = 10_000;
+
+/// How often another free port is looked for when a server finds the last one taken.
+pub const BENCH_START_ATTEMPTS: u32 = 20;
+
+/// How long a server may take to answer its first command with nothing to recover.
+pub const BENCH_START: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// How long filling a log with a million jobs, or recovering them, may take.
+pub const BENCH_RECOVERY: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// How long a server that was told to stop may take before it is killed.
+pub const BENCH_STOP: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// How long one process is stopped to see what the others do: many times the longest undisturbed wait.
+pub const BENCH_STALL: std::time::Duration = std::time::Duration::from_secs(2);

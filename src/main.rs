@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use trellis::cli::{self, Command, Saying};
 use trellis::error::Fatal;
-use trellis::{child, log, supervisor};
+use trellis::{bench, child, log, supervisor};
 
 fn main() -> ExitCode {
     let parsed = cli::parse(std::env::args_os());
@@ -19,15 +19,14 @@ fn main() -> ExitCode {
             code(end)
         }
         Command::Role { role, index, generation } => code(child::run(role, index, generation)),
+        Command::Bench(options) => said(bench::run(&options)),
+        Command::BenchLoad => said(bench::load::run()),
         Command::Topology(request) => match cli::topology::run(&request) {
             Ok(text) => {
                 print!("{text}");
                 ExitCode::SUCCESS
             }
-            Err(fatal) => {
-                eprintln!("trellis: {fatal}");
-                code(Err(fatal))
-            }
+            Err(fatal) => said(Err(fatal)),
         },
         Command::Say(Saying { text, to_stdout: true, exit }) => {
             println!("{text}");
@@ -38,6 +37,14 @@ fn main() -> ExitCode {
             ExitCode::from(exit.code())
         }
     }
+}
+
+/// For commands that a person waits for: the reason goes to stderr, not to the log.
+fn said(end: Result<(), Fatal>) -> ExitCode {
+    if let Err(fatal) = &end {
+        eprintln!("trellis: {fatal}");
+    }
+    code(end)
 }
 
 fn code(end: Result<(), Fatal>) -> ExitCode {

@@ -1,9 +1,10 @@
 //! The command line: arguments to a command, without doing any of it.
 //!
 //! `serve` is the default and takes stock's flags exactly as stock does; `topology` looks at a data directory;
-//! `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes
+//! `bench` measures beside the original; `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes
 //! nothing and never exits: what is to be said comes back as text, for `main` to print.
 
+pub mod bench;
 mod numbers;
 pub mod role;
 pub mod serve;
@@ -21,6 +22,9 @@ pub use serve::Settings;
 pub enum Command {
     Serve(Settings),
     Topology(topology::Request),
+    Bench(crate::bench::Options),
+    /// The load of `bench`.
+    BenchLoad,
     /// One of our own processes.
     Role {
         role: Role,
@@ -53,6 +57,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     let mut words: Vec<OsString> = arguments.collect();
     let first = words.first().and_then(|word| word.to_str()).unwrap_or_default();
     match first {
+        "bench" => just(bench::parse(&words)),
+        "bench-load" => just(Command::BenchLoad),
         "topology" => just(topology::parse(&words)),
         "owner" | "frontend" => just(role::parse(&words)),
         "serve" => {

@@ -109,7 +109,8 @@ Of trellis:
  --control PATH   place of the control socket
 
 Other commands:
- {program} topology show|route --help",
+ {program} topology show|route --help
+ {program} bench --help",
         sync = limits::SYNC_MS_DEFAULT,
         job = limits::JOB_BYTES_DEFAULT,
         job_max = limits::JOB_BYTES_MAX,
