@@ -89,6 +89,7 @@ impl<'a> Frontend<'a> {
             facts: Facts::gather()?,
             default_tube: TubeName::new(b"default").expect("a valid name"),
             last_epoch: 0,
+            now: Instant::now(),
         };
         Ok(Frontend {
             poll,
@@ -119,6 +120,7 @@ impl<'a> Frontend<'a> {
                 Err(e) if e.kind() != ErrorKind::Interrupted => return Err(Fatal::temporary("epoll", e)),
                 _ => {}
             }
+            self.ctx.now = Instant::now();
             for event in &events {
                 match event.token() {
                     CONTROL => self.control(),
@@ -461,6 +463,14 @@ impl<'a> Frontend<'a> {
 
     // ---- the supervisor ----
 
+    /// Publishes what would cost too much to keep up to date with each command.
+    fn sample(&mut self) {
+        let in_flight = self.sessions.iter().flat_map(|(_, session)| &session.attachments);
+        let in_flight: u64 = in_flight.map(|a| u64::from(a.sent.wrapping_sub(a.done))).sum();
+        self.ctx.record.set(Field::InFlight, in_flight);
+        self.ctx.record.set(Field::LinkQueued, self.ctx.owners.queued() as u64);
+    }
+
     fn control(&mut self) {
         let progress = self.channel.receive();
         loop {
@@ -475,7 +485,10 @@ impl<'a> Frontend<'a> {
             };
             match kind {
                 Kind::LinkUp => self.slot_up(&payload),
-                Kind::Ping => self.channel.queue(Kind::Pong, b"", vec![]),
+                Kind::Ping => {
+                    self.sample();
+                    self.channel.queue(Kind::Pong, b"", vec![]);
+                }
                 Kind::Stop => self.stopping = true,
                 Kind::Serve => {
                     self.serving = true;

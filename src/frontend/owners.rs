@@ -44,6 +44,11 @@ impl Owners {
         self.slots[usize::from(slot)].as_ref().is_some_and(|sender| sender.outbox.is_full())
     }
 
+    /// Bytes that wait to go out over all links.
+    pub fn queued(&self) -> usize {
+        self.slots.iter().flatten().map(|sender| sender.outbox.pending().len()).sum()
+    }
+
     /// Takes a link to a new generation of a slot. What comes over it goes to the inbox that is returned.
     pub fn up(&mut self, slot: u16, link: Link, registry: &Registry, token: Token) -> std::io::Result<Inbox> {
         let Link { mut stream, inbox, outbox } = link;

@@ -93,7 +93,8 @@ impl Session {
         let Some(Pending::Remote(remote)) = self.pending.pop_front() else {
             unreachable!("called for the command at the front");
         };
-        self.completed(slot, sequence);
+        ctx.answered(&remote);
+        self.completed(ctx, slot, sequence);
         self.barrier = false;
         match remote.what {
             What::Use(tube) if reply.starts_with(b"USING") => {
@@ -101,7 +102,7 @@ impl Session {
                 self.used = tube;
                 if old != slot && ctx.owners.is_up(old) && self.attachment(old).is_some_and(|a| a.established)
                 {
-                    self.expect(old, b"", What::Park(reply.to_vec()));
+                    self.expect(ctx.now, old, b"", What::Park(reply.to_vec()));
                     self.send_frame(ctx, old, Kind::ParkUse, 0, b"");
                     self.barrier = true;
                     return;

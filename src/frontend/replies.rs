@@ -61,12 +61,12 @@ impl Session {
             }
             _ => self.output.push(payload),
         }
-        self.completed(slot, sequence);
+        self.completed(ctx, slot, sequence);
         self.turn(ctx);
     }
 
     /// Commands of the slot up to `sequence` are answered.
-    pub fn completed(&mut self, slot: u16, sequence: u32) {
+    pub fn completed(&mut self, ctx: &Context<'_>, slot: u16, sequence: u32) {
         if let Some(attachment) = self.attachment(slot) {
             attachment.done = sequence;
         }
@@ -74,6 +74,7 @@ impl Session {
             && remote.slot == slot
             && reached(remote.sequence, sequence)
         {
+            ctx.answered(remote);
             self.pending.pop_front();
         }
     }

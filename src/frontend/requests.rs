@@ -264,12 +264,12 @@ impl Session {
             }
             return false;
         }
-        self.expect(slot, line, what);
+        self.expect(ctx.now, slot, line, what);
         true
     }
 
     /// Notes that a command of this slot is under way.
-    pub fn expect(&mut self, slot: u16, line: &[u8], what: What) {
+    pub fn expect(&mut self, since: Instant, slot: u16, line: &[u8], what: What) {
         let attachment = self.attachment(slot).expect("attached before a command is sent");
         attachment.sent = attachment.sent.wrapping_add(1);
         let sequence = attachment.sent;
@@ -280,7 +280,7 @@ impl Session {
             return;
         }
         let line = if matches!(what, What::Change) { Box::default() } else { line.into() };
-        self.pending.push_back(Pending::Remote(Remote { slot, sequence, what, line }));
+        self.pending.push_back(Pending::Remote(Remote { slot, sequence, since, what, line }));
     }
 
     /// Sends the run and ends it.
@@ -352,7 +352,7 @@ impl Session {
 
     /// Sends a reference command on its own; its reply is looked at in `references`.
     pub fn send_alone(&mut self, ctx: &mut Context<'_>, slot: u16, line: &[u8], what: What, park: bool) {
-        self.expect(slot, line, what);
+        self.expect(ctx.now, slot, line, what);
         self.send_bytes(ctx, slot, line, if park { FLAG_PARK_WATCH } else { 0 });
         self.barrier = true;
     }

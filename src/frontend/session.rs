@@ -18,7 +18,7 @@ use crate::ipc::control::Server;
 use crate::ipc::{Kind, SessionId};
 use crate::limits::{COMMAND_WINDOW_BYTES, OUTPUT_HOLD_BYTES};
 use crate::protocol::TubeName;
-use crate::scoreboard::{Field, Record, Scoreboard};
+use crate::scoreboard::{Field, Histogram, Record, Scoreboard};
 use crate::topology::Topology;
 
 /// What sessions share: the ways to the owners, and what is the same for all.
@@ -33,12 +33,21 @@ pub struct Context<'a> {
     pub default_tube: TubeName,
     /// The last epoch given to a session or an attachment; none is used twice in a generation.
     pub last_epoch: u32,
+    /// When the wake-up began whose events are dealt with.
+    pub now: Instant,
 }
 
 impl Context<'_> {
     pub fn next_epoch(&mut self) -> u32 {
         self.last_epoch = self.last_epoch.wrapping_add(1);
         self.last_epoch
+    }
+
+    /// A command's reply has come: counts how long that took, unless it was free to wait.
+    pub fn answered(&self, remote: &Remote) {
+        if !matches!(remote.what, What::Reserve { .. }) {
+            self.record.observe(Histogram::RoundTrip, self.now.saturating_duration_since(remote.since));
+        }
     }
 }
 
@@ -135,6 +144,8 @@ pub struct Remote {
     pub slot: u16,
     /// Number of the (last) command within the attachment.
     pub sequence: u32,
+    /// When the first of them was sent first.
+    pub since: Instant,
     pub what: What,
     /// The line, for commands that may be sent again to another generation; empty for others.
     pub line: Box<[u8]>,

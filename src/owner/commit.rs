@@ -27,6 +27,8 @@ pub struct Commit {
     /// As `dir`.
     ids: Option<IdFloor>,
     syncs: u64,
+    /// How long syncs took that nobody has asked about yet.
+    times: Vec<Duration>,
     /// `Policy::Every` only: what the next sync has to cover and may then do.
     next: SyncJob,
     /// The file that was written last, by its number in the core and as a handle of ours.
@@ -55,7 +57,7 @@ struct SyncJob {
 
 struct Syncer {
     jobs: Sender<SyncJob>,
-    results: Receiver<io::Result<()>>,
+    results: Receiver<io::Result<Duration>>,
     busy: bool,
 }
 
@@ -72,6 +74,7 @@ impl Commit {
             dir,
             ids,
             syncs: 0,
+            times: Vec::new(),
             next: SyncJob::default(),
             current: None,
             synced_at: Instant::now(),
@@ -90,7 +93,8 @@ impl Commit {
         let dir = Arc::clone(self.dir.as_ref().expect("a policy of syncing comes with a log"));
         std::thread::Builder::new().name("wal-sync".into()).spawn(move || {
             for job in todo {
-                let result = job.run(&dir);
+                let begun = Instant::now();
+                let result = job.run(&dir).map(|()| begun.elapsed());
                 if done.send(result).is_err() || waker.wake().is_err() {
                     return;
                 }
@@ -103,6 +107,11 @@ impl Commit {
     /// Syncs done so far.
     pub fn syncs(&self) -> u64 {
         self.syncs
+    }
+
+    /// How long each sync took that has ended since this was last called.
+    pub fn take_times(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut self.times)
     }
 
     /// Commits what was logged since the last call.
@@ -167,6 +176,7 @@ impl Commit {
     fn sync_now(&mut self, engine: &mut Engine) -> io::Result<()> {
         let mut after = Vec::new();
         let mut synced = false;
+        let begun = Instant::now();
         while let Some(chore) = self.next_chore(engine)? {
             match &chore {
                 Chore::Close(file) => {
@@ -182,7 +192,10 @@ impl Commit {
             nix::unistd::fdatasync(fd)?;
             synced = true;
         }
-        self.syncs += u64::from(synced);
+        if synced {
+            self.syncs += 1;
+            self.times.push(begun.elapsed());
+        }
         after.into_iter().try_for_each(|chore| finish(chore, self.dir.as_deref()))
     }
 
@@ -192,7 +205,7 @@ impl Commit {
         match syncer.results.try_recv() {
             Ok(result) => {
                 syncer.busy = false;
-                result?;
+                self.times.push(result?);
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
@@ -82,6 +82,7 @@ impl<'a> Owner<'a> {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(Fatal::temporary("epoll", e)),
                 _ => {}
             }
+            let begun = Instant::now();
             self.engine.refresh_clock();
             for event in &events {
                 match event.token() {
@@ -95,10 +96,14 @@ impl<'a> Owner<'a> {
                 }
             }
             let keys: Vec<usize> = self.peers.iter().filter(|(_, p)| p.more).map(|(key, _)| key).collect();
+            let brought = !keys.is_empty();
             for key in keys {
                 self.receive(key);
             }
             timeout = self.settle()?;
+            if brought {
+                self.numbers.answered(begun.elapsed());
+            }
         }
         self.commit.finish(&mut self.engine).map_err(|e| wal_failed(&self.start, e))
     }
@@ -114,6 +119,10 @@ impl<'a> Owner<'a> {
             }
         }
         self.commit.batch(&mut self.engine).map_err(|e| wal_failed(&self.start, e))?;
+        let syncs = self.commit.take_times();
+        if !syncs.is_empty() {
+            self.numbers.synced(&syncs, self.start.server.clock_now());
+        }
         self.numbers.publish(&self.engine, self.sessions.len(), self.commit.syncs());
         let mut gone = Vec::new();
         for (key, peer) in &mut self.peers {
@@ -189,7 +198,11 @@ impl<'a> Owner<'a> {
             match kind {
                 Kind::LinkUp => self.link_up(&payload),
                 Kind::Drain => self.engine.drain(),
-                Kind::Ping => self.channel.queue(Kind::Pong, b"", vec![]),
+                Kind::Ping => {
+                    self.numbers
+                        .sample(self.peers.iter().map(|(_, peer)| peer.link.outbox.pending().len()).sum());
+                    self.channel.queue(Kind::Pong, b"", vec![]);
+                }
                 Kind::Stop => self.stopping = true,
                 // A link says by itself that it is down.
                 Kind::LinkDown => {}

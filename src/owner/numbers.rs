@@ -1,7 +1,9 @@
 //! Publishes the slot's numbers in the scoreboard, before the replies that they belong to leave.
 
+use std::time::Duration;
+
 use crate::core_ffi::{Engine, Stats};
-use crate::scoreboard::{Field, Meaning, Record, Usage};
+use crate::scoreboard::{Field, Histogram, Meaning, Record, Usage};
 
 /// Counters of the core start from zero with each generation; those of the scoreboard go on.
 pub struct Publisher<'a> {
@@ -12,7 +14,7 @@ pub struct Publisher<'a> {
 }
 
 /// Pairs of field and current value, for the fields that the core counts.
-fn core_numbers(s: &Stats) -> [(Field, u64); 37] {
+fn core_numbers(s: &Stats) -> [(Field, u64); 38] {
     [
         (Field::JobsUrgent, s.jobs_urgent),
         (Field::JobsReady, s.jobs_ready),
@@ -46,6 +48,7 @@ fn core_numbers(s: &Stats) -> [(Field, u64); 37] {
         (Field::WalMigrated, s.wal_migrated),
         (Field::WalWritten, s.wal_written),
         (Field::WalFiles, s.wal_files),
+        (Field::WalBytes, s.wal_bytes),
         (Field::WalBytesLive, s.wal_bytes_live),
         (Field::LastId, s.last_id),
         (Field::CmdStats, s.cmd_stats),
@@ -72,5 +75,21 @@ impl<'a> Publisher<'a> {
         self.record.set(Field::VirtualConnections, virtual_connections as u64);
         self.record.set(Field::WalSyncs, self.syncs_base + syncs);
         self.usage.publish();
+    }
+
+    /// Syncs that took so long have ended, the last of them now on the server's clock.
+    pub fn synced(&mut self, times: &[Duration], clock: i64) {
+        times.iter().for_each(|&time| self.record.observe(Histogram::Sync, time));
+        self.record.set(Field::WalSyncedAt, clock as u64);
+    }
+
+    /// A wake-up's commands are answered, after this long.
+    pub fn answered(&mut self, time: Duration) {
+        self.record.observe(Histogram::Batch, time);
+    }
+
+    /// What is looked up now and then only.
+    pub fn sample(&mut self, link_queued: usize) {
+        self.record.set(Field::LinkQueued, link_queued as u64);
     }
 }

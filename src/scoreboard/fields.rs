@@ -75,12 +75,21 @@ fields! {
     WalMigrated: Counter,
     WalWritten: Counter,
     WalFiles: Gauge,
+    /// Room that the log's files take on disk, in bytes.
+    WalBytes: Gauge,
+    /// Of it, bytes of records that are needed.
     WalBytesLive: Gauge,
     WalSyncs: Counter,
+    /// The server's clock when the last sync ended, in nanoseconds.
+    WalSyncedAt: Highest,
     /// The highest id that the slot has handed out; a later generation goes on above it.
     LastId: Highest,
     /// Virtual connections that the owner holds.
     VirtualConnections: Gauge,
+    /// Commands that owners have and have not answered, waiting reserves included; looked up at each ping.
+    InFlight: Gauge,
+    /// Bytes that wait to go out over this process's links; looked up at each ping.
+    LinkQueued: Gauge,
     /// Reserves refused because they watched several tubes on several slots.
     RefusedMultiWatch: Counter,
     /// Connections closed because the outcome of a command is unknown.

@@ -7,17 +7,20 @@
 //! and another after a change.
 
 mod fields;
+mod histogram;
 mod usage;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 pub use fields::{FIELDS, Field, Meaning};
+pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use usage::Usage;
 
 /// Words before the records: the drain flag, and seven that keep records apart from it in the cache.
@@ -25,7 +28,8 @@ const HEAD_WORDS: usize = 8;
 const HEAD_DRAINING: usize = 0;
 
 /// Words of a record, rounded up to whole cache lines so that no two writers share one.
-const RECORD_WORDS: usize = FIELDS.len().next_multiple_of(8);
+const RECORD_WORDS: usize =
+    (FIELDS.len() + histogram::HISTOGRAMS * histogram::HISTOGRAM_WORDS).next_multiple_of(8);
 
 /// The shared memory, seen by one process.
 pub struct Scoreboard {
@@ -81,7 +85,7 @@ impl Scoreboard {
 
     fn record(&self, number: usize) -> Record<'_> {
         let at = HEAD_WORDS + number * RECORD_WORDS;
-        Record { words: &self.words()[at..at + FIELDS.len()] }
+        Record { words: &self.words()[at..at + RECORD_WORDS] }
     }
 
     /// The record of a slot's owner.
@@ -150,6 +154,20 @@ impl Record<'_> {
         self.set(field, now);
     }
 
+    fn histogram(&self, which: Histogram) -> &[AtomicU64] {
+        let at = FIELDS.len() + which as usize * histogram::HISTOGRAM_WORDS;
+        &self.words[at..at + histogram::HISTOGRAM_WORDS]
+    }
+
+    /// Counts something that took this long; for the record's one writer.
+    pub fn observe(&self, which: Histogram, time: Duration) {
+        histogram::observe(self.histogram(which), time);
+    }
+
+    pub fn times(&self, which: Histogram) -> Times {
+        Times::read(self.histogram(which))
+    }
+
     /// The process is gone: what it held is no more.
     pub fn clear_gauges(&self) {
         for field in FIELDS.iter().filter(|f| f.meaning() == Meaning::Gauge) {
@@ -184,6 +202,24 @@ mod tests {
         board.frontend(0).clear_gauges();
         assert_eq!(board.total(Field::TotalConnections), 8);
         assert_eq!(board.total(Field::Connections), 0);
+    }
+
+    #[test]
+    fn time_is_counted_in_the_bucket_whose_bound_it_does_not_exceed() {
+        let (board, _fd) = Scoreboard::create(2, 0).unwrap();
+        let owner = board.owner(0);
+        let us = Duration::from_micros;
+        for time in [us(0), us(50), us(51), us(10_000_000), us(10_000_001)] {
+            owner.observe(Histogram::Batch, time);
+        }
+        let times = owner.times(Histogram::Batch);
+        assert_eq!((times.buckets[0], times.buckets[1], times.count()), (2, 1, 5));
+        assert_eq!((times.buckets[15], times.buckets[16]), (1, 1));
+        assert_eq!(times.sum_ns, 20_000_102_000);
+        owner.clear_gauges();
+        assert_eq!(owner.times(Histogram::Batch), times, "it outlives its process");
+        assert_eq!(owner.times(Histogram::RoundTrip), Times::default());
+        assert_eq!(board.owner(1).times(Histogram::Batch), Times::default());
     }
 
     #[test]

@@ -35,7 +35,7 @@ typedef struct core_stats {
     uint64_t cmd_list_tube_used, cmd_list_tubes_watched, cmd_pause_tube;
     uint64_t job_timeouts, total_jobs, tubes, waiting;
     uint64_t wal_oldest, wal_current, wal_migrated, wal_written;
-    uint64_t wal_files, wal_bytes_live;
+    uint64_t wal_files, wal_bytes, wal_bytes_live; /* room on disk, and of it what is needed */
     uint64_t last_id;
 } core_stats;
 

@@ -656,6 +656,7 @@ core_stats_read(core_stats *s)
     s->wal_migrated = srv.wal.nmig;
     s->wal_written = srv.wal.nrec;
     s->wal_files = srv.wal.nfile;
+    s->wal_bytes = (uint64_t)srv.wal.nfile * (uint64_t)srv.wal.filesize;
     s->wal_bytes_live = srv.wal.alive;
     s->last_id = core_next_id() - 1;
 }
