@@ -123,6 +123,7 @@ fn numbers_of_flags_are_the_limits() {
         ("--partitions", &[limits::PARTITIONS_DEFAULT as u64, limits::PARTITIONS_MAX as u64]),
         ("--frontends", &[limits::FRONTENDS_MAX as u64]),
         ("--owner-wait", &[limits::OWNER_WAIT_MS_DEFAULT, limits::OWNER_WAIT_MS_MAX]),
+        ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));
     let has = |text: &str, number: u64| {
@@ -228,6 +229,12 @@ fn limits_of_operations_are_those_of_the_program() {
         STOP_FRONTENDS_MS,
         STOP_OWNERS_MS,
         TAKEOVER_MS,
+        PING_MS,
+        PONG_MS,
+        KILL_STALLED_MS_MAX,
+        LINK_LOSS.as_millis,
+        ID_BLOCK,
+        WAL_FINDINGS_LOGGED,
     ];
     let text = read("doc/operations.md");
     let table = rows(section(&text, "## Limits"));
