@@ -7,18 +7,23 @@
 
 use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
 use crate::error::{Exit, Fatal};
-use crate::ipc::Kind;
 use crate::ipc::control::{Hello, Role, Start, decode, encode};
 use crate::ipc::socket::{Channel, Progress};
+use crate::ipc::{Header, Kind, Outbox, SessionId};
+use crate::limits::FAREWELL_BYTES;
 use crate::{frontend, log, owner};
 
 /// Where a child finds its control channel.
 pub const CONTROL_FD: i32 = 3;
+
+/// The control channel, kept for what is said when everything else has ended; never closed.
+static LAST_WORD: OnceLock<OwnedFd> = OnceLock::new();
 
 /// A child's whole life.
 pub fn run(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
@@ -29,9 +34,15 @@ pub fn run(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
         Role::Frontend => tracing::error_span!("frontend", number = index, generation),
     };
     let _span = span.entered();
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say_farewell(generation, &panic.to_string());
+        told(panic);
+    }));
     let end = serve(role, index, generation);
     if let Err(fatal) = &end {
         tracing::error!("{fatal}");
+        say_farewell(generation, &fatal.to_string());
     }
     end
 }
@@ -41,7 +52,7 @@ fn serve(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
     fence(role, index)?;
     // The supervisor takes the end of the channel for the end of the process: a second descriptor keeps it open
     // until the exit code is out, also when the role has dropped its own.
-    std::mem::forget(fd.try_clone().map_err(|e| Fatal::temporary("control channel", e))?);
+    let _ = LAST_WORD.set(fd.try_clone().map_err(|e| Fatal::temporary("control channel", e))?);
     let mut channel = Channel::new(fd, generation).map_err(|e| Fatal::temporary("control channel", e))?;
     let start = receive_start(&mut channel)?;
     if (start.role, start.index, start.generation) != (role, index, generation) {
@@ -53,6 +64,19 @@ fn serve(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
         Role::Owner => owner::run(channel, start),
         Role::Frontend => frontend::run(channel, start),
     }
+}
+
+/// Tells the supervisor why this process ends. Nothing is done about a failure: the exit code says the most of it.
+/// Children say so little that the channel takes it at once and no other message is under way half sent.
+fn say_farewell(generation: u32, reason: &str) {
+    let Some(fd) = LAST_WORD.get() else { return };
+    let mut end = reason.len().min(FAREWELL_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut message = Outbox::new(generation);
+    message.push(Header::new(Kind::Farewell, SessionId::default(), 0), &reason.as_bytes()[..end]);
+    let _ = nix::unistd::write(fd, message.pending());
 }
 
 fn control_fd() -> Result<OwnedFd, Fatal> {

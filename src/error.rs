@@ -49,6 +49,19 @@ impl Exit {
         self as u8
     }
 
+    /// What a child's code says, in words: the C core, which ends its process itself, says no more.
+    pub fn meaning(code: u8) -> Option<&'static str> {
+        let meanings = [
+            (Exit::Temporary, "a failure that may pass"),
+            (Exit::Locked, "its log directory can't be used or is locked by another process"),
+            (Exit::Data, "its data can't be served"),
+            (Exit::Fingerprint, "another topology"),
+            (Exit::Log, "its log could not be written"),
+            (Exit::Ipc, "a message that can't be"),
+        ];
+        meanings.iter().find(|(exit, _)| exit.code() == code).map(|(_, meaning)| *meaning)
+    }
+
     /// The class of any code, also of those that only C code or a panic ends with.
     pub fn class_of(code: i32) -> Class {
         let permanent = [

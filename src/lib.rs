@@ -15,6 +15,7 @@ pub mod protocol;
 pub mod scoreboard;
 #[cfg(test)]
 mod scratch;
+pub mod status;
 pub mod supervisor;
 pub mod topology;
 pub mod wal;

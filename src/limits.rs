@@ -144,6 +144,34 @@ pub const SERVED_WELL_MS: u64 = 10_000;
 /// Deaths in a row before it was ready after which a child is given up.
 pub const EARLY_DEATHS_MAX: u32 = 5;
 
+/// Clients of the control socket or of the metrics that are served at a time; others wait in the kernel's queue.
+pub const DESK_CLIENTS: usize = 16;
+
+/// Longest request to the supervisor, in bytes: an HTTP request with the headers of a browser.
+pub const DESK_REQUEST_BYTES: usize = 8 << 10;
+
+/// How long such a client may take from being accepted to having left: a scrape over a slow line.
+pub const DESK_CLIENT_TIME: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Where `trellis status` looks for a server without `--control`: what the service unit uses.
+pub const CONTROL_PATH_DEFAULT: &str = "/run/trellis/control";
+
+/// Largest answer that `trellis status` reads, in bytes: 2 KiB for each of the most processes there can be.
+pub const STATUS_BYTES: u64 = (SLOTS_MAX as u64 + FRONTENDS_MAX as u64) * 2048 + 4096;
+
+/// How long `trellis status` waits for an answer: longer than the server lets other clients take.
+pub const STATUS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Between two tables of `trellis status --watch`: as often as the server pings.
+pub const STATUS_INTERVAL: std::time::Duration = std::time::Duration::from_millis(PING_MS);
+
+const _: () = assert!(DESK_CLIENT_TIME.as_secs() < STATUS_PATIENCE.as_secs());
+const _: () = assert!(FAREWELL_BYTES * 2 <= 2048, "a status names it twice");
+
+/// Longest reason that a child gives for its end, in bytes: a file's name, an offset, two tube names and the words
+/// between them.
+pub const FAREWELL_BYTES: usize = 1000;
+
 /// Between the answer to a ping and the next ping, in milliseconds: an idle server wakes up once a second for each
 /// of its processes, and what `status` says is no older.
 pub const PING_MS: u64 = 1000;

@@ -28,6 +28,13 @@ fn main() -> ExitCode {
             }
             Err(fatal) => said(Err(fatal)),
         },
+        Command::Status(request) => {
+            let end = cli::status::run(&request);
+            if let Err(fatal) = &end {
+                eprintln!("trellis: {fatal}");
+            }
+            code(end)
+        }
         Command::Say(Saying { text, to_stdout: true, exit }) => {
             println!("{text}");
             ExitCode::from(exit.code())

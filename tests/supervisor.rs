@@ -609,13 +609,25 @@ impl Lone {
     }
 
     fn hello(&mut self) -> Hello {
+        decode(Kind::Hello, &self.next(Kind::Hello)).unwrap()
+    }
+
+    /// Why it can't go on.
+    fn farewell(&mut self) -> String {
+        String::from_utf8(self.next(Kind::Farewell)).unwrap()
+    }
+
+    /// What it says next, which must be of this kind.
+    fn next(&mut self, kind: Kind) -> Vec<u8> {
+        let mut gone = false;
         loop {
             if let Some(frame) = self.channel.next().unwrap() {
-                assert_eq!(frame.header.kind, Kind::Hello);
-                return decode(Kind::Hello, frame.payload).unwrap();
+                assert_eq!(frame.header.kind, kind);
+                return frame.payload.to_vec();
             }
+            assert!(!gone, "it said no {kind:?}");
             self.channel.wait_readable().unwrap();
-            assert_ne!(self.channel.receive(), Progress::Gone);
+            gone = self.channel.receive() == Progress::Gone;
         }
     }
 
@@ -669,9 +681,11 @@ fn child_with_another_fingerprint_ends_for_good_naming_both() {
     let told = "f".repeat(64);
     lone.start(&Start { fingerprint: told.clone(), ..orders(0, 1) });
     let computed = lone.hello().fingerprint;
+    let farewell = lone.farewell();
     let (code, text) = lone.end();
     assert_eq!(code, Some(66), "{text}");
     assert!(text.contains(&told) && text.contains(&computed), "{text}");
+    assert!(farewell.contains(&told) && text.contains(&farewell), "{farewell}");
 }
 
 #[test]

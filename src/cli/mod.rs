@@ -1,13 +1,15 @@
 //! The command line: arguments to a command, without doing any of it.
 //!
-//! `serve` is the default and takes stock's flags exactly as stock does; `topology` looks at a data directory;
-//! `bench` measures beside the original; `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes
+//! `serve` is the default and takes stock's flags exactly as stock does; `topology` looks at a data directory,
+//! `status` at a running server, and `bench` measures beside the original; `role` is how the supervisor starts
+//! its children and is listed nowhere. Parsing reads no file, writes
 //! nothing and never exits: what is to be said comes back as text, for `main` to print.
 
 pub mod bench;
 mod numbers;
 pub mod role;
 pub mod serve;
+pub mod status;
 pub mod topology;
 
 use std::ffi::OsString;
@@ -25,6 +27,7 @@ pub enum Command {
     Bench(crate::bench::Options),
     /// The load of `bench`.
     BenchLoad,
+    Status(status::Request),
     /// One of our own processes.
     Role {
         role: Role,
@@ -60,6 +63,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         "bench" => just(bench::parse(&words)),
         "bench-load" => just(Command::BenchLoad),
         "topology" => just(topology::parse(&words)),
+        "status" => just(status::parse(&words)),
         "owner" | "frontend" => just(role::parse(&words)),
         "serve" => {
             words.remove(0);

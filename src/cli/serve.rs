@@ -106,9 +106,10 @@ Of trellis:
                   supervisor for MS milliseconds, {pong} at least (if not given:
                   it is shown as stalled and left alone)
  --metrics ADDR   serve metrics over HTTP on this address
- --control PATH   place of the control socket
+ --control PATH   place of the control socket, for `{program} status`
 
 Other commands:
+ {program} status --help
  {program} topology show|route --help
  {program} bench --help",
         sync = limits::SYNC_MS_DEFAULT,

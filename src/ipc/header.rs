@@ -16,7 +16,7 @@
 use crate::limits::FRAME_PAYLOAD_BYTES;
 
 /// Raised with every change of the wire, released or not.
-pub const IPC_VERSION: u8 = 1;
+pub const IPC_VERSION: u8 = 2;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 40;
@@ -74,6 +74,8 @@ kinds! {
     Ping = 0x08,
     /// Child to supervisor: yes.
     Pong = 0x09,
+    /// Child to supervisor, last: why I can't go on, as text of at most `FAREWELL_BYTES`.
+    Farewell = 0x0a,
     /// Supervisor to frontend: the links to all owners that serve now have been told; accept clients.
     Serve = 0x0b,
     /// Owner to supervisor: the slot's log is fit to be opened, and nothing has been changed yet.

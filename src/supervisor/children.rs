@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::Token;
 use nix::unistd::Pid;
 
-use super::policy::Policy;
+use super::policy::{Moment, Policy};
 use super::pulse::Pulse;
 use crate::ipc::control::{Peer, Role};
 use crate::ipc::socket::Channel;
@@ -37,17 +37,60 @@ pub struct Child {
     pub checked: bool,
     /// The code that its last process ended with, or that says why it was killed.
     pub code: u8,
+    /// Why this process ends, if it said so or we did before we killed it.
+    pub reason: Option<String>,
+    /// How the last process ended, if one did.
+    pub last_end: Option<End>,
+}
+
+/// The end of a process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct End {
+    pub generation: u32,
+    pub at: Moment,
+    /// In words, with the reason.
+    pub cause: String,
 }
 
 impl Child {
     fn new(role: Role, index: u16, patience: Option<Duration>) -> Child {
         let (policy, pulse) = (Policy::new(role), Pulse::new(patience));
-        Child { role, index, generation: 0, policy, pulse, process: None, checked: false, code: 0 }
+        Child {
+            role,
+            index,
+            generation: 0,
+            policy,
+            pulse,
+            process: None,
+            checked: false,
+            code: 0,
+            reason: None,
+            last_end: None,
+        }
     }
 
     /// This generation, as its peers know it.
     pub fn peer(&self) -> Peer {
         Peer { role: self.role, index: self.index, generation: self.generation }
+    }
+
+    /// Its process is gone or could not be made.
+    pub fn ended(&mut self, at: Moment, end: &str) {
+        let cause = match self.reason.take() {
+            Some(reason) => format!("{end}: {reason}"),
+            None => end.to_owned(),
+        };
+        self.last_end = Some(End { generation: self.generation, at, cause });
+    }
+
+    /// Processes before the one it has or had last.
+    pub fn restarts(&self) -> u32 {
+        self.generation.saturating_sub(1)
+    }
+
+    /// How its last process ended.
+    pub fn cause(&self) -> &str {
+        self.last_end.as_ref().map_or("it never ran", |end| &end.cause)
     }
 
     pub fn channel(&mut self) -> Option<&mut Channel> {

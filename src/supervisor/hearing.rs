@@ -3,13 +3,14 @@
 //! Part of the supervisor. Believes nothing: a child that says what it can't is named in the log and goes.
 
 use super::Supervisor;
-use super::children::ChildId;
+use super::children::{Child, ChildId};
 use super::policy::Event;
 use super::pulse;
 use crate::error::{Class, Exit};
 use crate::ipc::Kind;
 use crate::ipc::control::{Hello, Role, decode};
 use crate::ipc::socket::Progress;
+use crate::limits::FAREWELL_BYTES;
 
 /// Something that a child said.
 enum Said {
@@ -18,6 +19,7 @@ enum Said {
     /// Its log is fit to be opened.
     Checked,
     Pong,
+    Farewell,
 }
 
 impl Supervisor {
@@ -33,6 +35,8 @@ impl Supervisor {
                     Said::Event(event) => self.step(id, event),
                     Said::Checked => self.checked(id),
                     Said::Pong => self.beat(id, pulse::Event::Pong),
+                    // Its end will be seen.
+                    Said::Farewell => {}
                 }
             }
             if read == Progress::Gone || written == Progress::Gone {
@@ -65,13 +69,14 @@ impl Supervisor {
 
     /// The next thing that the child said.
     fn next_said(&mut self, id: ChildId) -> Option<Said> {
-        let child = self.children.get_mut(id);
-        let (role, index, generation) = (child.role, child.index, child.generation);
-        let misbehaved = |said: &dyn std::fmt::Display| {
+        let Child { role, index, generation, ref mut process, ref mut code, ref mut reason, .. } =
+            *self.children.get_mut(id);
+        let mut misbehaved = |said: &dyn std::fmt::Display| {
             tracing::error!("{role} {index} (generation {generation}): {said}");
+            *reason = Some(said.to_string());
             Some(Said::Event(Event::Misbehaved(Class::Temporary)))
         };
-        let frame = match child.process.as_mut()?.channel.as_mut()?.next() {
+        let frame = match process.as_mut()?.channel.as_mut()?.next() {
             Ok(frame) => frame?,
             Err(error) => return misbehaved(&error),
         };
@@ -86,7 +91,7 @@ impl Supervisor {
                 }
                 Ok(hello) if hello.fingerprint != self.fingerprint => {
                     let (theirs, ours) = (&hello.fingerprint, &self.fingerprint);
-                    child.code = Exit::Fingerprint.code();
+                    *code = Exit::Fingerprint.code();
                     misbehaved(&format!("has the fingerprint {theirs}, the supervisor has {ours}"));
                     Some(Said::Event(Event::Misbehaved(Class::Permanent)))
                 }
@@ -95,6 +100,13 @@ impl Supervisor {
             Kind::Ready => Some(Said::Event(Event::Ready)),
             Kind::Checked => Some(Said::Checked),
             Kind::Pong => Some(Said::Pong),
+            Kind::Farewell => {
+                let text = &frame.payload[..frame.payload.len().min(FAREWELL_BYTES)];
+                // One line, whatever is in it.
+                let shown = |c: char| if c.is_control() { ' ' } else { c };
+                *reason = Some(String::from_utf8_lossy(text).chars().map(shown).collect());
+                Some(Said::Farewell)
+            }
             other => misbehaved(&format!("{other:?} is nothing that a child says")),
         }
     }

@@ -21,18 +21,22 @@ use crate::scoreboard::{Field, Record};
 
 impl Supervisor {
     pub(super) fn spawn(&mut self, id: ChildId) {
+        let now = self.now();
         let child = self.children.get_mut(id);
         child.generation += 1;
         child.checked = false;
+        child.reason = None;
         let generation = child.generation;
         if let Err(error) = self.try_spawn(id) {
             let child = self.children.get_mut(id);
             tracing::error!("{child}: not started: {error}");
             child.code = Exit::Temporary.code();
+            child.reason = Some(error.to_string());
             // Half made: it must not live on unseen.
             if child.process.is_some() {
                 self.kill(id);
             } else {
+                child.ended(now, "not started");
                 self.step(id, Event::Exited(Class::Temporary));
             }
             return;
@@ -120,6 +124,7 @@ impl Supervisor {
         // Its last words may still be unread.
         self.attend(id);
         self.record(id).clear_gauges();
+        let now = self.now();
         let stopping = matches!(self.children.get(id).policy.state(), State::Stopping { .. });
         let child = self.children.get_mut(id);
         child.process = None;
@@ -137,13 +142,17 @@ impl Supervisor {
             }
             other => panic!("only ends are waited for: {other:?}"),
         };
+        if let (WaitStatus::Exited(..), None) = (status, &child.reason) {
+            child.reason = Exit::meaning(child.code).map(str::to_owned);
+        }
+        child.ended(now, &end);
         match stopping {
             true if child.code == 0 => tracing::debug!("{child} {end}"),
             true => tracing::warn!("{child} {end} while stopping"),
             false => tracing::warn!("{child} {end}"),
         }
         if let (true, Role::Owner, WaitStatus::Exited(_, 1..)) = (stopping, child.role, status) {
-            let message = format!("{child} could not finish");
+            let message = format!("{child} could not finish: {}", child.cause());
             self.failure.get_or_insert(Fatal { code: child.code, message });
         }
         self.step(id, Event::Exited(class));

@@ -8,12 +8,15 @@
 
 mod children;
 mod claim;
+mod control;
 mod data;
+mod desk;
 mod hearing;
 mod listen;
 mod lives;
 mod policy;
 mod pulse;
+mod report;
 mod signals;
 mod spawn;
 mod user;
@@ -36,12 +39,16 @@ use crate::log;
 use crate::scoreboard::Scoreboard;
 use crate::topology::Topology;
 use children::{ChildId, Children};
+use desk::{Desk, Listener};
 use policy::{Action, Event, Moment};
 use signals::{Order, Signals};
 use spawn::Spawner;
 
-/// The token of the signals; children have theirs from 0.
+/// The token of the signals; children have theirs from 0, and desks theirs from here.
 const SIGNALS: Token = Token(usize::MAX);
+const CONTROL_DESK: usize = 1 << 16;
+
+const _: () = assert!(limits::SLOTS_MAX as usize + (limits::FRONTENDS_MAX as usize) < CONTROL_DESK);
 
 /// A whole server's life. `Ok` is an orderly end.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
@@ -60,12 +67,17 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     let (layout, slots) = data::shape(&decision);
     claim::slots_are_free(&settings, layout, slots)?;
     let (listener, _path_claim) = listen::open(&settings, user.as_ref(), inherited)?;
+    let mut control =
+        settings.control.as_ref().map(|path| control::Socket::open(path, user.as_ref())).transpose()?;
     if let Some(user) = &user {
         user::become_user(user)?;
     }
     let topology = data::settle(&settings, decision)?;
 
     let mut supervisor = Supervisor::new(settings, topology, listener, spawner)?;
+    if let Some(socket) = &mut control {
+        supervisor.open_desk(Listener::Unix(socket.take_listener()), CONTROL_DESK)?;
+    }
     // What came while we were busy holds before the first owner starts.
     supervisor.take_orders(&mut signals)?;
     supervisor.serve(signals)
@@ -98,6 +110,7 @@ struct Supervisor {
     spawner: Spawner,
     children: Children,
     poll: Poll,
+    desks: Vec<Desk>,
     started: Instant,
     phase: Phase,
     /// The owners have been told to open their logs.
@@ -126,6 +139,7 @@ impl Supervisor {
             spawner,
             children: Children::new(owners, frontends, settings.kill_stalled),
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
+            desks: Vec::new(),
             started: Instant::now(),
             phase: Phase::Recovering,
             opened: false,
@@ -144,6 +158,7 @@ impl Supervisor {
         }
         self.advance();
         let mut events = Events::with_capacity(64);
+        let mut asked = Vec::new();
         while self.phase != Phase::Over {
             match self.poll.poll(&mut events, self.until_next_deadline()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -152,11 +167,15 @@ impl Supervisor {
             for event in &events {
                 match self.children.by_token(event.token()) {
                     Some(id) => self.attend(id),
-                    None => self.take_orders(&mut signals)?,
+                    None if event.token() == SIGNALS => self.take_orders(&mut signals)?,
+                    None => asked.push(event.token()),
                 }
             }
             self.say_due();
             self.advance();
+            // Last, so that what is told is what has come of all this.
+            self.attend_desks(&asked);
+            asked.clear();
         }
         self.failure.map_or(Ok(()), Err)
     }
@@ -170,7 +189,32 @@ impl Supervisor {
             let child = self.children.get(id);
             [child.policy.deadline(), child.pulse.deadline()]
         });
-        Some(deadlines.flatten().min()?.saturating_sub(self.now()))
+        let desks = self.desks.iter().filter_map(Desk::deadline);
+        Some(deadlines.flatten().chain(desks).min()?.saturating_sub(self.now()))
+    }
+
+    /// Serves a listener with answers about this server. `first`: its token; which desk it is.
+    fn open_desk(&mut self, listener: Listener, first: usize) -> Result<(), Fatal> {
+        let desk = Desk::new(listener, self.poll.registry(), first);
+        self.desks.push(desk.map_err(|e| Fatal::temporary("event loop", e))?);
+        Ok(())
+    }
+
+    fn attend_desks(&mut self, asked: &[Token]) {
+        let now = self.now();
+        let mut desks = std::mem::take(&mut self.desks);
+        for desk in &mut desks {
+            let mut answer = |request: &[u8]| control::answer(request, || self.status());
+            for &token in asked {
+                if desk.owns(token) {
+                    desk.attend(Some(token), now, self.poll.registry(), &mut answer);
+                }
+            }
+            if desk.deadline().is_some_and(|deadline| deadline <= now) {
+                desk.attend(None, now, self.poll.registry(), &mut answer);
+            }
+        }
+        self.desks = desks;
     }
 
     fn say_due(&mut self) {
@@ -301,7 +345,9 @@ impl Supervisor {
                 tracing::warn!("{child} answers again, after {} ms", time.as_millis());
             }
             pulse::Action::Kill(time) => {
-                tracing::error!("{child} is killed: no answer to a ping for {} ms", time.as_millis());
+                let reason = format!("no answer to a ping for {} ms", time.as_millis());
+                tracing::error!("{child} is killed: {reason}");
+                child.reason = Some(reason);
                 child.code = Exit::Temporary.code();
                 self.step(id, Event::Misbehaved(Class::Temporary));
             }
@@ -324,11 +370,12 @@ impl Supervisor {
     fn give_up(&mut self, id: ChildId) {
         let child = self.children.get(id);
         let (role, code, name) = (child.role, child.code, child.to_string());
-        tracing::error!("{name} is given up");
+        let cause = child.cause().to_owned();
+        tracing::error!("{name} is given up: {cause}");
         let starting = matches!(self.phase, Phase::Recovering | Phase::Opening);
         if starting || self.children.all(role, |policy| policy.is_over()) {
             let code = if code == 0 { Exit::Temporary.code() } else { code };
-            self.stop(Some(Fatal { code, message: format!("no service without {name}") }));
+            self.stop(Some(Fatal { code, message: format!("no service without {name}: {cause}") }));
         }
     }
 }

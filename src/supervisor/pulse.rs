@@ -74,7 +74,6 @@ impl Pulse {
         self.state != State::Off
     }
 
-    #[cfg(test)]
     pub fn is_stalled(&self) -> bool {
         matches!(self.state, State::Stalled { .. } | State::GivenUp { .. })
     }
@@ -145,7 +144,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// What comes of an event: the next state and what is done, or nothing.
+    /// What a cell comes to; `None`: it can't happen.
     type Cell = Option<(State, Option<Action>)>;
 
     #[test]
@@ -154,7 +153,6 @@ mod tests {
         let (quiet, asked) = (State::Quiet { next: at(7) }, State::Asked { since: at(0) });
         let (stalled, given_up) = (State::Stalled { since: at(0) }, State::GivenUp { since: at(0) });
         let next = State::Quiet { next: at(9 + limits::PING_MS) };
-        // None: can't happen.
         let table: [(State, [Cell; 4]); 5] = [
             // Serves, Left, Pong, Due
             (State::Off, [Some((next, None)), Some((State::Off, None)), Some((State::Off, None)), None]),

@@ -1,0 +1,183 @@
+//! What the supervisor knows, as a `Status`: from its own table and from the scoreboard. Asks no process, so that
+//! it works whatever state they are in, and never waits.
+
+use super::children::Child;
+use super::policy::{self, Moment};
+use super::{Phase, Supervisor};
+use crate::ipc::control::Role;
+use crate::scoreboard::{Field, Record};
+use crate::status::{End, Frontend, Jobs, Process, Slot, State, Status, Topology, Totals, Wal};
+use crate::topology::Layout;
+
+impl Supervisor {
+    pub(super) fn status(&self) -> Status {
+        let now = self.now();
+        let slots =
+            self.children.of_role(Role::Owner).into_iter().map(|id| self.slot(self.children.get(id), now));
+        let frontends = self.children.of_role(Role::Frontend).into_iter();
+        let frontends = frontends.map(|id| frontend(self.children.get(id), &self.record(id), now));
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: self.server.instance.clone(),
+            pid: self.server.pid,
+            uptime_ms: now.as_millis() as u64,
+            phase: self.phase.name().to_owned(),
+            draining: self.board.draining(),
+            trouble: self.trouble(),
+            topology: Topology {
+                server_id: self.topology.server_id.clone(),
+                slots: self.topology.slots,
+                partitions: self.topology.partitions,
+                layout: if self.topology.layout == Layout::Flat { "flat" } else { "slots" }.to_owned(),
+                fingerprint: self.fingerprint.clone(),
+            },
+            slots: slots.collect(),
+            frontends: frontends.collect(),
+            totals: self.totals(),
+        }
+    }
+
+    /// Why not everything serves: the first slot or frontend that does not, and how many more. `None`: all do.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let now = self.now();
+        let wrong = self.children.ids().map(|id| self.children.get(id)).filter(|child| !is_well(child));
+        let wrong: Vec<&Child> = wrong.collect();
+        let first = wrong.first()?;
+        let process = process(first, now);
+        let kind = if first.role == Role::Owner { "slot" } else { "frontend" };
+        let mut text = format!("{kind} {} is {}", first.index, process.state.name().to_lowercase());
+        if let Some(cause) = process.cause {
+            text = format!("{text}: {cause}");
+        }
+        match wrong.len() - 1 {
+            0 => {}
+            more => text = format!("{text}; and {more} more"),
+        }
+        Some(text)
+    }
+
+    fn slot(&self, child: &Child, now: Moment) -> Slot {
+        let record = self.board.owner(child.index);
+        let age = |at: u64| (self.server.clock_now() - at as i64).max(0) as u64 / 1_000_000;
+        let wal = self.settings.dir.as_ref().map(|_| Wal {
+            files: record.get(Field::WalFiles),
+            bytes: record.get(Field::WalBytes),
+            live_bytes: record.get(Field::WalBytesLive),
+            syncs: record.get(Field::WalSyncs),
+            last_sync_age_ms: Some(record.get(Field::WalSyncedAt)).filter(|&at| at > 0).map(age),
+        });
+        Slot {
+            slot: child.index,
+            process: process(child, now),
+            jobs: jobs(|field| record.get(field)),
+            sessions: record.get(Field::VirtualConnections),
+            wal,
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let total = |field| self.board.total(field);
+        let restarts = self.children.ids().map(|id| u64::from(self.children.get(id).restarts()));
+        Totals {
+            jobs: jobs(total),
+            clients: total(Field::Connections),
+            producers: total(Field::Producers),
+            workers: total(Field::Workers),
+            jobs_put: total(Field::TotalJobs),
+            connections: total(Field::TotalConnections),
+            restarts: restarts.sum(),
+            unknown_outcomes: total(Field::UnknownOutcomes),
+            refused_multi_watch: total(Field::RefusedMultiWatch),
+        }
+    }
+}
+
+impl Phase {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Phase::Recovering => "recovering",
+            Phase::Opening => "opening",
+            Phase::Serving => "serving",
+            Phase::Closing => "closing",
+            Phase::Finishing => "finishing",
+            Phase::Over => "over",
+        }
+    }
+}
+
+fn is_well(child: &Child) -> bool {
+    child.policy.is_serving() && !child.pulse.is_stalled()
+}
+
+fn frontend(child: &Child, record: &Record<'_>, now: Moment) -> Frontend {
+    Frontend {
+        frontend: child.index,
+        process: process(child, now),
+        clients: record.get(Field::Connections),
+        in_flight: record.get(Field::InFlight),
+    }
+}
+
+fn jobs(number: impl Fn(Field) -> u64) -> Jobs {
+    Jobs {
+        tubes: number(Field::Tubes),
+        ready: number(Field::JobsReady),
+        urgent: number(Field::JobsUrgent),
+        reserved: number(Field::JobsReserved),
+        delayed: number(Field::JobsDelayed),
+        buried: number(Field::JobsBuried),
+        waiting: number(Field::Waiting),
+    }
+}
+
+fn process(child: &Child, now: Moment) -> Process {
+    let state = state(child);
+    let lag = child.pulse.lag(now);
+    let last_end = child.last_end.as_ref();
+    let cause = match state {
+        State::Stalled => Some(format!("no answer to a ping for {:.1} s", lag.as_secs_f64())),
+        State::Idle | State::Up | State::Stopping => None,
+        _ => last_end.map(|end| end.cause.clone()),
+    };
+    Process {
+        state,
+        cause,
+        pid: child.process.as_ref().and_then(|process| process.pid).map(|pid| pid.as_raw()),
+        generation: child.generation,
+        restarts: child.restarts(),
+        lag_ms: lag.as_micros() as f64 / 1000.0,
+        last_end: last_end.map(|end| End {
+            generation: end.generation,
+            age_ms: now.saturating_sub(end.at).as_millis() as u64,
+            cause: end.cause.clone(),
+        }),
+    }
+}
+
+fn state(child: &Child) -> State {
+    let next = child.generation > 1;
+    match child.policy.state() {
+        policy::State::Idle => State::Idle,
+        policy::State::Starting | policy::State::Preparing if child.role == Role::Frontend => {
+            if next {
+                State::Restarting
+            } else {
+                State::Starting
+            }
+        }
+        policy::State::Starting => {
+            if next {
+                State::Restarting
+            } else {
+                State::Starting
+            }
+        }
+        policy::State::Preparing => State::Recovering,
+        policy::State::Serving { .. } if child.pulse.is_stalled() => State::Stalled,
+        policy::State::Serving { .. } => State::Up,
+        policy::State::Condemned { .. } | policy::State::Resting { .. } => State::Down,
+        policy::State::Failed => State::Failed,
+        policy::State::Stopping { .. } => State::Stopping,
+        policy::State::Stopped => State::Stopped,
+    }
+}
