@@ -13,6 +13,10 @@ pub enum Exit {
     Done = 0,
     /// Something that may be gone next time: memory, descriptors, a device. Stock's code for a failed start.
     Temporary = 1,
+    /// `trellis wal check` and `dump`: a log ends in what a crash leaves.
+    Torn = 3,
+    /// `trellis wal check` and `dump`: something is damaged, missing or in the wrong place.
+    Damaged = 4,
     /// The command line is wrong (stock).
     Usage = 5,
     /// Another server holds the data (stock).

@@ -10,6 +10,7 @@ pub mod ipc;
 pub mod limits;
 pub mod lock;
 pub mod log;
+pub mod offline;
 pub mod owner;
 pub mod protocol;
 pub mod scoreboard;

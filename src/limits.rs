@@ -38,6 +38,10 @@ pub const TOPOLOGY_FILE_BYTES: usize = PARTITIONS_MAX as usize * 5 + 4096;
 /// Bytes of a log that its reader keeps in memory at a time: some hundreds of records a read.
 pub const WAL_WINDOW_BYTES: usize = 1 << 16;
 
+/// Log files that are kept open while bodies are read: the one that is read in order, and those that jobs of it were
+/// moved to.
+pub const WAL_FILES_OPEN: usize = 8;
+
 /// Findings kept of one scan of a log directory; more are counted only. The first says what to mend, and a
 /// directory given to the wrong slot has one for every record.
 pub const WAL_FINDINGS: usize = 1000;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use trellis::cli::{self, Command, Saying};
-use trellis::error::Fatal;
+use trellis::error::{Exit, Fatal};
 use trellis::{bench, child, log, supervisor};
 
 fn main() -> ExitCode {
@@ -28,13 +28,8 @@ fn main() -> ExitCode {
             }
             Err(fatal) => said(Err(fatal)),
         },
-        Command::Status(request) => {
-            let end = cli::status::run(&request);
-            if let Err(fatal) = &end {
-                eprintln!("trellis: {fatal}");
-            }
-            code(end)
-        }
+        Command::Status(request) => said(cli::status::run(&request)),
+        Command::Wal(request) => tool(cli::wal::run(&request)),
         Command::Say(Saying { text, to_stdout: true, exit }) => {
             println!("{text}");
             ExitCode::from(exit.code())
@@ -52,6 +47,14 @@ fn said(end: Result<(), Fatal>) -> ExitCode {
         eprintln!("trellis: {fatal}");
     }
     code(end)
+}
+
+/// The end of a subcommand that has printed its answer.
+fn tool(end: Result<Exit, Fatal>) -> ExitCode {
+    match end {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(fatal) => said(Err(fatal)),
+    }
 }
 
 fn code(end: Result<(), Fatal>) -> ExitCode {

@@ -1,8 +1,8 @@
 //! The command line: arguments to a command, without doing any of it.
 //!
-//! `serve` is the default and takes stock's flags exactly as stock does; `topology` looks at a data directory,
-//! `status` at a running server, and `bench` measures beside the original; `role` is how the supervisor starts
-//! its children and is listed nowhere. Parsing reads no file, writes
+//! `serve` is the default and takes stock's flags exactly as stock does; `topology` and `wal` look at a data
+//! directory, `status` at a running server, and `bench` measures beside the original; `role` is how the
+//! supervisor starts its children and is listed nowhere. Parsing reads no file, writes
 //! nothing and never exits: what is to be said comes back as text, for `main` to print.
 
 pub mod bench;
@@ -11,6 +11,7 @@ pub mod role;
 pub mod serve;
 pub mod status;
 pub mod topology;
+pub mod wal;
 
 use std::ffi::OsString;
 
@@ -28,6 +29,7 @@ pub enum Command {
     /// The load of `bench`.
     BenchLoad,
     Status(status::Request),
+    Wal(wal::Request),
     /// One of our own processes.
     Role {
         role: Role,
@@ -64,6 +66,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         "bench-load" => just(Command::BenchLoad),
         "topology" => just(topology::parse(&words)),
         "status" => just(status::parse(&words)),
+        "wal" => just(wal::parse(&words)),
         "owner" | "frontend" => just(role::parse(&words)),
         "serve" => {
             words.remove(0);

@@ -111,6 +111,7 @@ Of trellis:
 Other commands:
  {program} status --help
  {program} topology show|route --help
+ {program} wal check|dump|repair --help
  {program} bench --help",
         sync = limits::SYNC_MS_DEFAULT,
         job = limits::JOB_BYTES_DEFAULT,

@@ -19,7 +19,6 @@ pub struct Job {
     pub file: u32,
     /// Offset in that file of its body.
     pub body_offset: u64,
-    order: u64,
 }
 
 impl Job {
@@ -45,55 +44,66 @@ impl Job {
 }
 
 /// Live jobs by id.
+// places.len() + gaps == jobs.len(); places of an id is where its job is
 #[derive(Default)]
 pub struct JobTable {
-    jobs: HashMap<u64, Job>,
+    /// In the order in which they came; gaps are jobs that were removed.
+    jobs: Vec<Option<Job>>,
+    gaps: usize,
+    places: HashMap<u64, u32>,
     // Each name once, however many jobs are in the tube.
     tubes: HashSet<Arc<[u8]>>,
     tubes_checked: usize,
-    next_order: u64,
 }
 
 impl JobTable {
     pub fn len(&self) -> usize {
-        self.jobs.len()
+        self.places.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.places.is_empty()
     }
 
     /// The sum of `Job::record_bytes`.
     pub fn record_bytes(&self) -> u64 {
-        self.jobs.values().map(Job::record_bytes).sum()
+        self.iter().map(Job::record_bytes).sum()
     }
 
     pub fn job(&self, id: u64) -> Option<&Job> {
-        self.jobs.get(&id)
+        self.jobs[*self.places.get(&id)? as usize].as_ref()
     }
 
     /// All of them as the core's replay would list them.
-    pub fn in_replay_order(&self) -> Vec<&Job> {
-        let mut jobs: Vec<&Job> = self.jobs.values().collect();
-        jobs.sort_unstable_by_key(|job| job.order);
-        jobs
+    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().flatten()
     }
 
     pub(super) fn job_mut(&mut self, id: u64) -> Option<&mut Job> {
-        self.jobs.get_mut(&id)
+        self.jobs[*self.places.get(&id)? as usize].as_mut()
     }
 
     /// A job that is not in the table.
     pub(super) fn insert(&mut self, tube: &[u8], jobrec: Jobrec, file: u32, body_offset: u64) {
-        let (tube, order) = (self.tube(tube), self.next_order);
-        self.next_order += 1;
-        let job = Job { tube, jobrec: alive(jobrec), file, body_offset, order };
-        let before = self.jobs.insert(jobrec.id, job);
+        let tube = self.tube(tube);
+        let place = u32::try_from(self.jobs.len()).expect("memory is short of four billion jobs");
+        self.jobs.push(Some(Job { tube, jobrec: alive(jobrec), file, body_offset }));
+        let before = self.places.insert(jobrec.id, place);
         assert!(before.is_none(), "job {} is in the table", jobrec.id);
     }
 
     pub(super) fn remove(&mut self, id: u64) {
-        self.jobs.remove(&id);
+        let Some(place) = self.places.remove(&id) else { return };
+        self.jobs[place as usize] = None;
+        self.gaps += 1;
+        // Closing gaps when they are the half keeps the cost linear and memory with the living.
+        if self.gaps > 1024 && self.gaps > self.jobs.len() / 2 {
+            self.jobs.retain(Option::is_some);
+            self.gaps = 0;
+            for (place, job) in self.jobs.iter().flatten().enumerate() {
+                self.places.insert(job.id(), place as u32);
+            }
+        }
     }
 
     fn tube(&mut self, name: &[u8]) -> Arc<[u8]> {
@@ -132,7 +142,7 @@ mod tests {
         for id in [3, 1, 2] {
             table.insert(b"t", jobrec(id), 1, 0);
         }
-        let order = |table: &JobTable| table.in_replay_order().iter().map(|job| job.id()).collect::<Vec<_>>();
+        let order = |table: &JobTable| table.iter().map(|job| job.id()).collect::<Vec<_>>();
         table.job_mut(3).unwrap().update(Jobrec { state: State::Reserved, ..jobrec(3) });
         assert_eq!(order(&table), [3, 1, 2]);
         assert_eq!(table.job(3).unwrap().jobrec.state, State::Ready);
@@ -150,5 +160,21 @@ mod tests {
             table.remove(id);
         }
         assert!(table.tubes.len() <= 128, "{} names", table.tubes.len());
+        assert!(table.jobs.len() <= 2048, "{} places", table.jobs.len());
+    }
+
+    #[test]
+    fn order_survives_the_closing_of_gaps() {
+        let mut table = JobTable::default();
+        for id in 1..=5000 {
+            table.insert(b"t", jobrec(id), 1, id);
+        }
+        for id in (1..=5000).filter(|id| id % 5 != 0) {
+            table.remove(id);
+        }
+        let left: Vec<u64> = table.iter().map(|job| job.id()).collect();
+        assert_eq!(left, (1..=1000).map(|n| n * 5).collect::<Vec<u64>>());
+        assert!(left.iter().all(|&id| table.job(id).unwrap().body_offset == id));
+        assert_eq!(table.len(), 1000);
     }
 }

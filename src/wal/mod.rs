@@ -5,12 +5,13 @@
 //!
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
 //! (the records of one file), `finding` (what can be wrong), `jobs` (what replay leaves), `scan` (a whole
-//! directory). Two parts write: `mend` makes a directory that a crash left fit for the
-//! core, `ids` keeps the ids that were used up.
+//! directory), `bodies`, `salvage` (a damaged directory). Three parts write: `mend` makes a directory that a crash
+//! left fit for the core, `ids` keeps the ids that were used up, `writer` makes new logs.
 //!
 //! Architecture invariant: nothing else opens a file for writing, and no number from a log is believed
 //! before it is bounded. Memory follows the number of live jobs, never the size of bodies or files.
 
+mod bodies;
 #[cfg(test)]
 mod builder;
 mod finding;
@@ -19,15 +20,20 @@ pub mod ids;
 mod jobs;
 mod mend;
 mod reader;
+mod salvage;
 mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
+mod writer;
 
+pub use bodies::Bodies;
 pub use finding::{Cause, Finding, Verdict, WalError};
 pub use format::{Jobrec, State, TubeName, Version};
 pub use jobs::{Job, JobTable};
 pub use mend::{Mended, mend};
 pub use reader::{Next, Opened, Reader, Record, RecordKind, Stop};
-pub use scan::{FileReport, IdFits, Policy, Replay, Scan, SlotOf, log_name, read_body, scan};
+pub use salvage::{Loss, Salvage, salvage};
+pub use scan::{FileReport, IdFits, Policy, Replay, Scan, SlotOf, log_bytes, log_name, scan, scan_watched};
 pub use source::{FileSource, Source};
+pub use writer::LogWriter;

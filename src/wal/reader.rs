@@ -97,6 +97,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// For a file whose version can't be read: from its first record on, as if it were of this one.
+    pub(super) fn behind_version(source: &'a dyn Source, version: Version) -> Reader<'a> {
+        Reader { window: Window::new(source), version, position: VERSION_BYTES as u64 }
+    }
+
     pub fn version(&self) -> Version {
         self.version
     }
@@ -104,6 +109,11 @@ impl<'a> Reader<'a> {
     /// Where the next record would start: the end of the records, once `next` says `End`.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The length of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.window.length()
     }
 
     /// The next record. After `End` or `Stopped` the same again.
@@ -119,6 +129,38 @@ impl<'a> Reader<'a> {
             Err(cause) => Next::Stopped(Stop { offset, cause }),
         };
         Ok(next)
+    }
+
+    /// After `Stopped`: goes on at the next offset where a record is whole and `credible`. `None` if there is none.
+    pub(super) fn resync(&mut self, credible: &mut dyn FnMut(&Record) -> bool) -> io::Result<Option<u64>> {
+        // Zeros that a record can begin with: the length of no name, and all but the last byte of an id.
+        let leading_zeros = self.version.name_length_bytes() as u64 + 7;
+        let mut offset = self.position + 1;
+        let mut checked_zeros_to = 0;
+        while offset < self.window.length() {
+            if offset >= checked_zeros_to {
+                let Some(nonzero) = self.window.first_nonzero(offset)? else { return Ok(None) };
+                checked_zeros_to = nonzero + 1;
+                offset = offset.max(nonzero.saturating_sub(leading_zeros));
+            }
+            if let Ok(Some(record)) = self.parse(offset)? {
+                if credible(&record) {
+                    self.position = offset;
+                    return Ok(Some(offset));
+                }
+            }
+            offset += 1;
+        }
+        Ok(None)
+    }
+
+    /// Behind the last byte of the file that is not zero, from here on.
+    pub(super) fn written_end(&mut self) -> io::Result<u64> {
+        let mut end = self.position;
+        while let Some(at) = self.window.first_nonzero(end)? {
+            end = at + 1;
+        }
+        Ok(end)
     }
 
     /// Whether a crash can have cut this record inside its job record: the state, its last byte, is not

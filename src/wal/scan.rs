@@ -7,7 +7,7 @@
 //! damage in an older file either: stock goes on in a new file after a crash and leaves them there.)
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::finding::{Cause, Finding, Verdict, WalError};
 use super::format::{State, TubeName, Version};
 use super::jobs::{Job, JobTable};
 use super::reader::{Next, Opened, Reader, Record, RecordKind, Stop};
-use super::source::{FileSource, Source, read_exact};
+use super::source::{FileSource, Source};
 use crate::limits;
 
 /// The owner of a tube name.
@@ -88,7 +88,7 @@ impl Scan {
 
     /// Shows every live job in replay order.
     pub fn visit(&self, mut visitor: impl FnMut(&Job)) {
-        self.jobs.in_replay_order().into_iter().for_each(&mut visitor);
+        self.jobs.iter().for_each(&mut visitor);
     }
 }
 
@@ -97,9 +97,17 @@ pub fn log_name(number: u32) -> String {
     format!("binlog.{number}")
 }
 
+/// A reader's progress is told after so many records.
+const WATCHED_RECORDS: u64 = 1024;
+
 /// Reads a directory's logs. An error means that one could not be read; everything that could be read but
 /// is not right is a finding.
 pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
+    scan_watched(dir, policy, &|_| {})
+}
+
+/// The same; `watch` is told, now and then, how many more bytes were read.
+pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Result<Scan, WalError> {
     let mut odd = Vec::new();
     let mut numbers = Vec::new();
     for name in log_names(dir)? {
@@ -110,6 +118,7 @@ pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
     }
     numbers.sort_unstable();
     let mut replay = Replay::new(policy);
+    replay.watch = watch;
     for number in numbers {
         let path = dir.join(log_name(number));
         let metadata = fs::metadata(&path).map_err(|error| WalError::new(&path, "looking at it", error))?;
@@ -127,26 +136,10 @@ pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
     Ok(scan)
 }
 
-/// Copies a job's body, with its CR LF, from its log.
-pub fn read_body(dir: &Path, job: &Job, into: &mut dyn Write) -> Result<(), WalError> {
-    let path = dir.join(log_name(job.file));
-    let source = FileSource::open(&path).map_err(|error| WalError::new(&path, "opening it", error))?;
-    let mut chunk = vec![0; limits::WAL_WINDOW_BYTES.min(job.body_bytes() as usize)];
-    let (mut offset, end) = (job.body_offset, job.body_offset + u64::from(job.body_bytes()));
-    while offset < end {
-        let count = chunk.len().min((end - offset) as usize);
-        read_exact(&source, offset, &mut chunk[..count])
-            .map_err(|error| WalError::new(&path, "reading a body", error))?;
-        into.write_all(&chunk[..count])
-            .map_err(|error| WalError::new(&path, "copying a body out of it", error))?;
-        offset += count as u64;
-    }
-    Ok(())
-}
-
 /// Replay, file by file.
 pub struct Replay<'p> {
     policy: Policy<'p>,
+    watch: &'p dyn Fn(u64),
     files: Vec<FileReport>,
     // At most one a file.
     stops: Vec<(u32, Stop)>,
@@ -161,6 +154,7 @@ impl<'p> Replay<'p> {
     pub fn new(policy: Policy<'p>) -> Replay<'p> {
         Replay {
             policy,
+            watch: &|_| {},
             files: Vec::new(),
             stops: Vec::new(),
             foreign: Vec::new(),
@@ -222,6 +216,7 @@ impl<'p> Replay<'p> {
     /// All records of a file; the stop, if it has one.
     fn records(&mut self, number: u32, mut reader: Reader<'_>) -> io::Result<Option<Stop>> {
         let mut records = 0;
+        let mut told = reader.position();
         let (stop, end) = loop {
             let end = reader.position();
             match reader.next()? {
@@ -232,9 +227,14 @@ impl<'p> Replay<'p> {
                         break (Some(Stop { offset: record.offset, cause }), end);
                     }
                     records += 1;
+                    if records % WATCHED_RECORDS == 0 {
+                        (self.watch)(reader.position() - told);
+                        told = reader.position();
+                    }
                 }
             }
         };
+        (self.watch)(reader.bytes() - told);
         let report = self.files.last_mut().expect("the file that is being read");
         (report.version, report.records, report.end) = (Some(reader.version()), records, end);
         Ok(stop)
@@ -300,7 +300,7 @@ impl<'p> Replay<'p> {
 }
 
 /// What never changes in a job's life, but does from its earlier records to this one.
-fn contradiction(job: &Job, record: &Record) -> Option<Cause> {
+pub(super) fn contradiction(job: &Job, record: &Record) -> Option<Cause> {
     let id = job.id();
     if record.body_bytes() != job.body_bytes() {
         return Some(Cause::SizeChanged { id, was: job.body_bytes(), now: record.body_bytes() });
@@ -322,8 +322,15 @@ fn fewer_events(job: &Job, record: &Record) -> bool {
     counts(&record.jobrec).iter().zip(counts(&job.jobrec)).any(|(now, was)| *now < was)
 }
 
+/// The bytes of all logs in a directory: what a scan of it will read at most.
+pub fn log_bytes(dir: &Path) -> Result<u64, WalError> {
+    let logs = log_names(dir)?;
+    let length = |name: &String| fs::metadata(dir.join(name)).map_or(0, |file| file.len());
+    Ok(logs.iter().map(length).sum())
+}
+
 /// Names that the core's scan of the directory counts: the prefix, then what C's `strtol` reads to the end.
-fn log_names(dir: &Path) -> Result<Vec<String>, WalError> {
+pub(super) fn log_names(dir: &Path) -> Result<Vec<String>, WalError> {
     let list = || -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
@@ -341,7 +348,7 @@ fn log_names(dir: &Path) -> Result<Vec<String>, WalError> {
 }
 
 /// The number, if this is the name that the core gives to the file of this number.
-fn log_number(name: &str) -> Option<u32> {
+pub(super) fn log_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix("binlog.")?.parse().ok()?;
     (number < limits::WAL_FILE_NUMBER_END && log_name(number) == name).then_some(number)
 }

@@ -107,7 +107,10 @@ impl<'a> Window<'a> {
     /// The offset of the first byte from `offset` on that is not zero; `None` if all are.
     pub(super) fn first_nonzero(&mut self, mut offset: u64) -> io::Result<Option<u64>> {
         while offset < self.length() {
-            let count = (self.length() - offset).min(self.buffer.len() as u64) as usize;
+            // What the window has from there on, or else a window full.
+            let loaded = (self.start..self.start + self.filled as u64).contains(&offset);
+            let end = if loaded { self.start + self.filled as u64 } else { self.length() };
+            let count = (end - offset).min(self.buffer.len() as u64) as usize;
             if let Some(at) = self.bytes(offset, count)?.iter().position(|&byte| byte != 0) {
                 return Ok(Some(offset + at as u64));
             }

@@ -8,3 +8,5 @@ mod support;
 mod ids;
 mod logs;
 mod recovery;
+mod tool;
+mod wal_tools;

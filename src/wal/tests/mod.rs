@@ -10,6 +10,7 @@ use super::*;
 use crate::scratch::TempDir;
 
 mod bytes;
+mod salvage;
 
 /// Bytes of the fixed part in front of a version 7 job record in a short record.
 const SHORT_JOBREC: usize = 4;
@@ -43,7 +44,7 @@ fn jobs(scan: &Scan) -> Jobs {
 }
 
 fn ids(scan: &Scan) -> Vec<u64> {
-    scan.jobs.in_replay_order().iter().map(|job| job.id()).collect()
+    scan.jobs.iter().map(|job| job.id()).collect()
 }
 
 fn the_finding(scan: &Scan) -> Finding {
@@ -394,7 +395,7 @@ fn directory_is_read_in_the_order_of_numbers_and_left_as_it_is() {
     let scan = scan(&dir, Policy::default()).unwrap();
     assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Sound, vec![9, 10, 11]));
     let mut body = Vec::new();
-    read_body(&dir, scan.jobs.job(10).unwrap(), &mut body).unwrap();
+    Bodies::new(&dir).copy(scan.jobs.job(10).unwrap(), &mut body).unwrap();
     assert_eq!(body, BODY);
     assert_eq!(fs::read_dir(&*dir).unwrap().count(), 5);
 }

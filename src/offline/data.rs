@@ -1,0 +1,101 @@
+//! Which logs a data directory has, and what belongs into each of them. Read only.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Fatal;
+use crate::topology::{self, Asked, Decision, IDENTITY_FILE, Layout, Topology, decide, slot_dir_name};
+use crate::wal::{Policy, Salvage, Scan, log_bytes, salvage, scan_watched};
+
+/// A data directory, or one slot's directory of it.
+pub struct DataDir {
+    pub path: PathBuf,
+    /// `None`: logs of a single-process server, or of a topology that can't be believed.
+    pub topology: Option<Topology>,
+    pub logs: Vec<LogDir>,
+    /// Why it is not served as it is, as far as its logs are not concerned.
+    pub faults: Vec<String>,
+}
+
+/// A directory with the logs of a slot. They may be none.
+pub struct LogDir {
+    pub path: PathBuf,
+    pub slot: u16,
+}
+
+impl DataDir {
+    pub fn look(path: &Path) -> Result<DataDir, Fatal> {
+        if path.join(IDENTITY_FILE).exists() && path.parent().is_some() {
+            return DataDir::one_slot(path);
+        }
+        let found = topology::scan(path)?;
+        let flat = || LogDir { path: path.to_owned(), slot: 0 };
+        let slot = |slot: u16| LogDir { path: path.join(slot_dir_name(slot)), slot };
+        let mut data =
+            DataDir { path: path.to_owned(), topology: None, logs: Vec::new(), faults: Vec::new() };
+        match decide(&found, Asked::default()) {
+            Decision::Use(topology) => {
+                data.logs = match topology.layout {
+                    Layout::Flat => vec![flat()],
+                    Layout::Slots => (0..topology.slots as u16).map(slot).collect(),
+                };
+                data.topology = Some(topology);
+            }
+            Decision::ServeFlat { .. } => data.logs.push(flat()),
+            Decision::Create(_) => {}
+            Decision::Refuse(error) => {
+                data.faults.push(error.to_string());
+                data.logs.extend(found.flat_logs.then(flat));
+                data.logs.extend(found.slots.iter().filter(|found| found.logs).map(|found| slot(found.slot)));
+            }
+        }
+        Ok(data)
+    }
+
+    /// A slot's directory, with the topology beside it.
+    fn one_slot(path: &Path) -> Result<DataDir, Fatal> {
+        let identity = topology::load_identity(path)?;
+        // A path such as `slot-001` has an empty parent.
+        let absolute = path.canonicalize().map_err(|error| super::io_fatal(path, "finding it", error))?;
+        let home = absolute.parent().unwrap_or(&absolute);
+        let (topology, faults) = match topology::load(home) {
+            Ok(topology) if topology.slot_identity(identity.slot) == identity => (Some(topology), vec![]),
+            Ok(_) => {
+                let reason = "it belongs to another server or topology than the directory around it";
+                (None, vec![format!("{}: {reason}", path.display())])
+            }
+            Err(error) => (None, vec![error.to_string()]),
+        };
+        let logs = vec![LogDir { path: path.to_owned(), slot: identity.slot }];
+        Ok(DataDir { path: path.to_owned(), topology, logs, faults })
+    }
+
+    /// The bytes of all logs.
+    pub fn log_bytes(&self) -> Result<u64, Fatal> {
+        let mut sum = 0;
+        for log in &self.logs {
+            sum += log_bytes(&log.path)?;
+        }
+        Ok(sum)
+    }
+
+    /// Reads the logs of one slot as its owner would before it opens them.
+    pub fn scan(&self, log: &LogDir, watch: &dyn Fn(u64)) -> Result<Scan, Fatal> {
+        self.with_policy(log, |policy| scan_watched(&log.path, policy, watch).map_err(Fatal::from))
+    }
+
+    /// Reads what is whole in the logs of one slot.
+    pub fn salvage(&self, log: &LogDir, watch: &dyn Fn(u64)) -> Result<Salvage, Fatal> {
+        self.with_policy(log, |policy| salvage(&log.path, policy, watch).map_err(Fatal::from))
+    }
+
+    fn with_policy<T>(&self, log: &LogDir, read: impl FnOnce(Policy<'_>) -> T) -> T {
+        match self.topology.as_ref().filter(|topology| topology.slots > 1) {
+            None => read(Policy::default()),
+            Some(topology) => {
+                let slot_of = |tube: &[u8]| topology.slot_of(tube);
+                let id_fits = |id| topology.id_fits(log.slot, id);
+                read(Policy { own_slot: log.slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits) })
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Tools on data directories, without a server: what is in the logs, are they whole, copies in another shape.
+//!
+//! Called by the subcommands of `cli`. `data` finds the logs of a directory, `hold` keeps servers off it, `check`
+//! and `dump` look, `repair` mends. Reading never changes anything; what changes is said by the module that does
+//! it.
+
+pub mod check;
+mod copy;
+mod data;
+pub mod dump;
+mod hold;
+mod progress;
+pub mod repair;
+
+pub use data::{DataDir, LogDir};
+
+use std::io;
+
+use crate::error::{Exit, Fatal};
+use crate::topology::TopologyError;
+use crate::wal::WalError;
+use crate::wal::ids::IdsError;
+
+/// What can't be read is the data's fault, or the caller's, where trying again changes nothing.
+fn exit_of(kind: io::ErrorKind) -> Exit {
+    match kind {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+            Exit::Data
+        }
+        _ => Exit::Temporary,
+    }
+}
+
+impl From<WalError> for Fatal {
+    fn from(error: WalError) -> Fatal {
+        Fatal::new(exit_of(error.source.kind()), error)
+    }
+}
+
+impl From<IdsError> for Fatal {
+    fn from(error: IdsError) -> Fatal {
+        let exit = match &error {
+            IdsError::Io { source, .. } => exit_of(source.kind()),
+            IdsError::Damaged { .. } => Exit::Data,
+        };
+        Fatal::new(exit, error)
+    }
+}
+
+impl From<TopologyError> for Fatal {
+    fn from(error: TopologyError) -> Fatal {
+        Fatal::new(if error.is_permanent() { Exit::Data } else { Exit::Temporary }, error)
+    }
+}
+
+/// An error of the system about a path.
+fn io_fatal(path: &std::path::Path, doing: &str, error: io::Error) -> Fatal {
+    Fatal::new(exit_of(error.kind()), format!("{}: {doing}: {error}", path.display()))
+}

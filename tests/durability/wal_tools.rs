@@ -1,0 +1,249 @@
+//! `trellis wal check`, `dump` and `repair` on directories of both servers.
+
+use crate::logs::{assert_found, contents, end_of_records, overwrite, put, stock_log};
+use crate::support::{Binary, Client, Setup, TempDir};
+use crate::tool::{Answer, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SOUND: i32 = 0;
+const TORN: i32 = 3;
+const DAMAGED: i32 = 4;
+const USAGE: i32 = 5;
+const LOCKED: i32 = 10;
+const DATA: i32 = 65;
+
+/// Of a full record of a job in `default`: length, name, job.
+const HEAD: u64 = 4 + 7 + 80;
+
+fn wal(request: &str, dir: &Path, more: &[&str]) -> Answer {
+    let dir = dir.to_str().expect("UTF-8");
+    tool(&[&["wal", request, dir], more].concat())
+}
+
+/// Looks without changing anything.
+fn check(dir: &Path, code: i32) -> (Answer, serde_json::Value) {
+    let before = contents(dir);
+    let text = wal("check", dir, &[]).ended(code);
+    let json = wal("check", dir, &["--json"]).ended(code).json();
+    assert!(before == contents(dir), "something changed");
+    (text, json)
+}
+
+#[test]
+fn check_tells_sound_torn_and_damaged_apart() {
+    let log = stock_log(&["one", "two"]);
+    let file = log.join("binlog.1");
+    let (text, json) = check(log.path(), SOUND);
+    text.says(&["slot 0: sound: 1 files of 10485760 bytes with 2 records", "2 ready"]);
+    assert_eq!((&json["verdict"], &json["logs"][0]["jobs"]["ready"]), (&"sound".into(), &2.into()));
+    assert_eq!(json["logs"][0]["files"][0]["version"], 7);
+
+    let end = end_of_records(&file);
+    overwrite(&file, end, &7_i32.to_ne_bytes());
+    overwrite(&file, end + 4, b"default");
+    let (text, json) = check(log.path(), TORN);
+    text.says(&[&format!("{}/binlog.1 at byte {end}: torn tail", log.path().display())]);
+    assert_eq!(json["logs"][0]["faults"][0]["kind"], "torn");
+
+    overwrite(&file, 4 + HEAD + 4, b"!");
+    let (text, json) = check(log.path(), DAMAGED);
+    text.says(&["binlog.1 at byte 4: the job's body does not end in CR LF", "wal repair"]);
+    let fault = &json["logs"][0]["faults"][0];
+    assert_eq!((&fault["kind"], &fault["offset"]), (&"damaged".into(), &4.into()));
+}
+
+#[test]
+fn check_knows_whose_tubes_a_slot_has() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Trellis).slots(4).wal(log.path()).start();
+    let owner = put(&mut server.connect("A"), "0 0 60", "x") as usize % 4;
+    server.stop();
+    let (_, json) = check(log.path(), SOUND);
+    assert_eq!(json["logs"].as_array().unwrap().len(), 4);
+    let place = |slot: usize| log.join(format!("slot-{slot:03}"));
+    check(&place(owner), SOUND);
+
+    let stranger = (owner + 1) % 4;
+    fs::copy(place(owner).join("binlog.1"), place(stranger).join("binlog.1")).unwrap();
+    let (_, json) = check(&place(stranger), DAMAGED);
+    let faults = json["logs"][0]["faults"].as_array().unwrap();
+    let kinds: Vec<&str> = faults.iter().map(|fault| fault["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["foreign-tube", "foreign-id"]);
+    assert_eq!((&faults[0]["tube"], &faults[0]["slot_owner"]), (&"default".into(), &owner.into()));
+
+    fs::write(log.join("topology.toml"), "nonsense").unwrap();
+    let (text, _) = check(log.path(), DAMAGED);
+    text.says(&["topology.toml: damaged"]);
+}
+
+#[test]
+fn check_says_when_a_server_is_at_work_and_when_there_is_nothing() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Legacy).wal(log.path()).start();
+    wal("check", log.path(), &[]).ended(SOUND).says(&["in use", &server.pid().to_string()]);
+    server.kill();
+    wal("check", TempDir::new("log").path(), &[]).ended(SOUND).says(&["no logs"]);
+    wal("check", &log.join("nowhere"), &[]).ended(DATA).says(&["nowhere"]);
+    wal("dance", log.path(), &[]).ended(USAGE);
+}
+
+#[test]
+fn dump_has_every_job_as_the_server_has_it() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Legacy).wal(log.path()).start();
+    let mut client = server.connect("A");
+    put(&mut client, "7 0 60", "ready");
+    put(&mut client, "8 3600 61", b"\xff\0");
+    put(&mut client, "0 0 62", "buried");
+    client.ask("reserve\r\nbury 3 9\r\n", "RESERVED 3 6\r\nburied\r\nBURIED\r\n");
+    server.kill();
+    let answer = wal("dump", log.path(), &["--json", "--bodies"]).ended(SOUND);
+    let jobs: Vec<serde_json::Value> =
+        answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(jobs.len(), 3);
+    let fields = ["id", "state", "pri", "delay", "ttr", "buries", "body", "body_hex", "tube"];
+    let row = |job: &serde_json::Value| fields.map(|field| job[field].to_string()).join(" ");
+    assert_eq!(row(&jobs[0]), "1 \"ready\" 7 0 60 0 \"ready\" null \"default\"");
+    assert_eq!(row(&jobs[1]), "2 \"delayed\" 8 3600 61 0 null \"ff00\" \"default\"");
+    assert_eq!(row(&jobs[2]), "3 \"buried\" 9 0 62 1 \"buried\" null \"default\"");
+    assert!(jobs[1]["ready_at_ns"].as_i64() > jobs[1]["created_at_ns"].as_i64());
+    let text = wal("dump", log.path(), &["--bodies"]).ended(SOUND).out;
+    assert!(text.lines().nth(1).unwrap().ends_with("body \"\\xff\\x00\""), "{text}");
+
+    overwrite(&log.join("binlog.1"), 4 + HEAD + 6, b"!");
+    let answer = wal("dump", log.path(), &[]).ended(DAMAGED);
+    assert!(answer.out.is_empty() && answer.error.contains("at byte 4"), "{answer:?}");
+}
+
+/// Three jobs, the second of them damaged.
+fn one_of_three_damaged() -> TempDir {
+    let log = stock_log(&["one", "two", "three"]);
+    overwrite(&log.join("binlog.1"), 4 + (HEAD + 5) + HEAD + 4, b"!");
+    log
+}
+
+fn beside(dir: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", dir.display()))
+}
+
+#[test]
+fn repair_keeps_what_is_whole_and_a_copy_of_all() {
+    let log = one_of_three_damaged();
+    let before = contents(log.path());
+    let text = wal("repair", log.path(), &[]).ended(SOUND);
+    let copy = beside(log.path(), ".before-repair-1");
+    let (from, to) = (4 + HEAD + 5, 4 + 2 * (HEAD + 5));
+    text.says(&["2 jobs", &copy.display().to_string(), &format!("binlog.1 from byte {from} to {to}")]);
+    let mut copied = contents(&copy);
+    copied.insert("lock".into(), Vec::new());
+    assert!(copied == before, "the copy differs from what was there");
+    fs::remove_dir_all(&copy).unwrap();
+    check(log.path(), SOUND);
+    wal("repair", log.path(), &[]).ended(SOUND).says(&["nothing to repair"]);
+    assert!(!copy.exists());
+
+    // Both servers take it, and ids go on above that of the lost job as well.
+    for (binary, id) in [(Binary::Trellis, 4), (Binary::Legacy, 5)] {
+        let mut server = Setup::new(binary).wal(log.path()).start();
+        let mut client = server.connect(&format!("{binary:?}"));
+        assert_found(&mut client, 1, "one");
+        client.ask("peek 2\r\n", "NOT_FOUND\r\n");
+        assert_found(&mut client, 3, "three");
+        assert_eq!(put(&mut client, "0 0 60", "next"), id);
+        server.kill();
+    }
+}
+
+#[test]
+fn repair_that_was_stopped_half_way_can_be_run_again() {
+    let log = one_of_three_damaged();
+    let half = one_of_three_damaged();
+    wal("repair", log.path(), &["--backup", beside(log.path(), ".x").to_str().unwrap()]).ended(SOUND);
+    fs::remove_dir_all(beside(log.path(), ".x")).unwrap();
+    // The new file is there and the old one not yet removed.
+    fs::copy(log.join("binlog.2"), half.join("binlog.2")).unwrap();
+    let copy = beside(half.path(), ".before-repair-1");
+    fs::create_dir(&copy).unwrap();
+    wal("repair", half.path(), &[]).ended(SOUND).says(&["before-repair-2", "2 jobs"]);
+    fs::remove_dir(&copy).unwrap();
+    fs::remove_dir_all(beside(half.path(), ".before-repair-2")).unwrap();
+    let server = Setup::new(Binary::Trellis).wal(half.path()).start();
+    let mut client = server.connect("A");
+    assert_found(&mut client, 1, "one");
+    assert_found(&mut client, 3, "three");
+}
+
+#[test]
+fn repair_refuses_while_a_server_runs_and_without_a_place_for_the_copy() {
+    for binary in Binary::BOTH {
+        let log = TempDir::new("log");
+        let mut server = Setup::new(binary).wal(log.path()).flags(&["-f0"]).start();
+        put(&mut server.connect("A"), "0 0 60", "x");
+        let before = contents(log.path());
+        wal("repair", log.path(), &[]).ended(LOCKED).says(&["held by process", "stop it first"]);
+        assert!(before == contents(log.path()), "something changed");
+        server.kill();
+    }
+    let log = one_of_three_damaged();
+    let before = contents(log.path());
+    wal("repair", log.path(), &["--backup", log.path().to_str().unwrap()]).ended(USAGE).says(&["already"]);
+    let answer = wal("repair", log.path(), &["--backup", "/proc/nowhere/copy"]);
+    assert!(
+        matches!(answer.code, Some(1 | DATA)) && answer.error.contains("nothing was changed"),
+        "{answer:?}"
+    );
+    assert!(before == contents(log.path()), "something changed");
+}
+
+#[test]
+fn repair_leaves_jobs_of_other_slots_in_the_copy() {
+    let log = TempDir::new("log");
+    let four = || Setup::new(Binary::Trellis).slots(4).wal(log.path());
+    let mut server = four().start();
+    let mut client = server.connect("A");
+    let id = put(&mut client, "0 0 60", "sheep");
+    server.stop();
+    let place = |slot: u64| log.join(format!("slot-{:03}", slot % 4));
+    fs::copy(place(id).join("binlog.1"), place(id + 1).join("binlog.1")).unwrap();
+    let answer = wal("repair", log.path(), &[]).ended(SOUND);
+    answer.says(&[&format!("1 jobs of other slots: [{id}]")]);
+    fs::remove_dir_all(beside(log.path(), ".before-repair-1")).unwrap();
+    let server = four().start();
+    let mut client: Client = server.connect("B");
+    assert_found(&mut client, id, "sheep");
+    assert_eq!(client.stats("stats").text("current-jobs-ready"), "1");
+}
+
+/// A file of the old version is written anew in the new one.
+#[test]
+fn repair_of_version_5_keeps_its_jobs() {
+    let log = TempDir::new("log");
+    let mut bytes = 5_i32.to_ne_bytes().to_vec();
+    for id in 1..=3_u64 {
+        bytes.extend(7_u64.to_ne_bytes());
+        bytes.extend(b"default");
+        let mut job = [0; 77];
+        job[..8].copy_from_slice(&id.to_ne_bytes());
+        job[24..32].copy_from_slice(&60_000_000_u64.to_ne_bytes());
+        job[32..36].copy_from_slice(&6_i32.to_ne_bytes());
+        job[40..48].copy_from_slice(&1_700_000_000_000_000_u64.to_ne_bytes());
+        job[76] = 1;
+        bytes.extend(job);
+        bytes.extend(b"body\r\n");
+    }
+    let record = 8 + 7 + 77 + 6;
+    bytes[4 + record + 8 + 7 + 76] = 99;
+    fs::write(log.join("binlog.1"), bytes).unwrap();
+    let (text, _) = check(log.path(), DAMAGED);
+    text.says(&[&format!("binlog.1 at byte {}: unknown job state 99", 4 + record)]);
+    wal("repair", log.path(), &[]).ended(SOUND);
+    fs::remove_dir_all(beside(log.path(), ".before-repair-1")).unwrap();
+    let (_, json) = check(log.path(), SOUND);
+    assert_eq!(json["logs"][0]["files"][0]["version"], 7);
+    let server = Setup::new(Binary::Legacy).wal(log.path()).start();
+    let mut client = server.connect("A");
+    assert_found(&mut client, 1, "body");
+    assert_found(&mut client, 3, "body");
+    assert_eq!(client.stats("stats-job 3").text("ttr"), "60");
+}
