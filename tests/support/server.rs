@@ -223,9 +223,9 @@ impl Server {
     /// Ends all its processes without a chance to do anything more. Returns when they are gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.process.take() {
-            let _ = child.kill();
-            child.wait().expect("wait for the killed server");
+            // All at once: an owner that sees its supervisor go ends in an orderly way.
             kill_group(child.id() as i32);
+            child.wait().expect("wait for the killed server");
         }
     }
 
