@@ -39,6 +39,11 @@ pub fn directory(dir: &Path) -> Result<Flock<File>, String> {
     })
 }
 
+/// The server or tool that has a data directory, if one does.
+pub fn directory_user(dir: &Path) -> Option<Pid> {
+    directory_holder(&File::open(dir).ok()?)
+}
+
 /// The process that has a lock on a directory, as far as the kernel's list of locks names it: by inode.
 fn directory_holder(dir: &File) -> Option<Pid> {
     let inode = format!(":{}", dir.metadata().ok()?.ino());

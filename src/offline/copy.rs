@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use crate::lock::{CORE_LOCK_FILE, SERVER_LOCK_FILE};
+use crate::lock::CORE_LOCK_FILE;
 
 /// Copies a directory with all that is in it, links followed. Not the files that servers lock: they are empty, and
 /// closing them would end a lock that this process has. The target must not be there. All of it is on disk
@@ -16,7 +16,7 @@ pub fn tree(from: &Path, to: &Path, copied: &dyn Fn(u64)) -> io::Result<()> {
     make_dir_like(to, &model).map_err(|e| said(to, e))?;
     for entry in fs::read_dir(from).map_err(|e| said(from, e))? {
         let name = entry.map_err(|e| said(from, e))?.file_name();
-        if name == CORE_LOCK_FILE || name == SERVER_LOCK_FILE {
+        if name == CORE_LOCK_FILE {
             continue;
         }
         let (source, target) = (from.join(&name), to.join(&name));
