@@ -217,7 +217,7 @@ fn status_follows_a_slot_that_dies_again_and_again_until_it_is_failed() {
     assert_eq!(status.slots[1].process.pid, None);
     let status = place.wait_slot(1, State::Failed);
     let cause = status.slots[1].process.cause.as_ref().unwrap();
-    assert!(cause.starts_with("ended with code 10: its log directory can't be used"), "{cause}");
+    assert!(cause.starts_with("ended with code 1: ") && cause.contains("slot-001"), "{cause}");
     assert_eq!(status.trouble.unwrap(), format!("slot 1 is failed: {cause}"));
     assert_eq!((status.slots[0].process.state, status.phase.as_str()), (State::Up, "serving"));
     let text = String::from_utf8(run_status(&[&place.flag()]).stdout).unwrap();

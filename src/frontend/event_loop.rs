@@ -123,7 +123,7 @@ impl<'a> Frontend<'a> {
             self.ctx.now = Instant::now();
             for event in &events {
                 match event.token() {
-                    CONTROL => self.control(),
+                    CONTROL => self.control()?,
                     Token(token) if token < FIRST_LINK => self.accepting = true,
                     Token(token) if token < FIRST_CLIENT => {
                         self.inboxes[token - FIRST_LINK].more |=
@@ -152,9 +152,8 @@ impl<'a> Frontend<'a> {
                 let reason = "closed by an owner that lives on";
                 return Err(Fatal::new(Exit::Ipc, format!("link to slot {slot}: {reason}")));
             }
-            self.lose_patience();
             self.ring();
-            self.round();
+            self.round()?;
             self.usage.publish();
             timeout = self.timeout();
         }
@@ -162,7 +161,7 @@ impl<'a> Frontend<'a> {
     }
 
     /// Looks after every session that something happened to, then sends.
-    fn round(&mut self) {
+    fn round(&mut self) -> Result<(), Fatal> {
         let mut list = std::mem::take(&mut self.list);
         for key in list.drain(..) {
             if self.sessions.contains(key) {
@@ -173,7 +172,10 @@ impl<'a> Frontend<'a> {
         list.append(&mut self.list);
         self.list = list;
         for slot in self.ctx.owners.send() {
-            self.link_lost(slot);
+            self.drain(slot)?;
+            if self.ctx.owners.is_up(slot) {
+                self.link_lost(slot);
+            }
         }
         let drained: Vec<u16> = self.full.iter().copied().filter(|&s| !self.ctx.owners.is_full(s)).collect();
         if !drained.is_empty() {
@@ -185,6 +187,7 @@ impl<'a> Frontend<'a> {
                 self.full.push(slot);
             }
         }
+        Ok(())
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -193,14 +196,10 @@ impl<'a> Frontend<'a> {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let wait = self.start.server.owner_wait();
-        let patience = (!self.ctx.owners.all_up())
-            .then(|| self.sessions.iter().filter_map(|(_, s)| s.patience_ends(wait)).min())
-            .flatten();
         let clock = self.start.server.clock_now();
         let alarm = self.alarms.next().map(|at| Duration::from_nanos((at - clock).max(0) as u64));
         let unexplained = self.unexplained.iter().map(|(_, until)| *until).min();
-        let others = [self.accept_paused, patience, unexplained].into_iter().flatten().min();
+        let others = [self.accept_paused, unexplained].into_iter().flatten().min();
         others.map(|at| at.saturating_duration_since(now)).into_iter().chain(alarm).min()
     }
 
@@ -278,7 +277,7 @@ impl<'a> Frontend<'a> {
             session.credit_owners(&mut self.ctx);
             session.dead |= session.is_finished();
             session.on_time(&mut self.ctx);
-            let wanted = session.next_alarm();
+            let wanted = session.next_alarm(&self.ctx);
             self.alarms.set(key, &mut session.alarm, wanted);
         }
         if session.dead {
@@ -376,6 +375,15 @@ impl<'a> Frontend<'a> {
         Ok(())
     }
 
+    /// Reads what the end of a link still holds: answers that were on their way count.
+    fn drain(&mut self, slot: u16) -> Result<(), Fatal> {
+        self.inboxes[usize::from(slot)].more = true;
+        while self.ctx.owners.is_up(slot) && std::mem::take(&mut self.inboxes[usize::from(slot)].more) {
+            self.receive(slot)?;
+        }
+        Ok(())
+    }
+
     /// The other end has closed a link. If its owner lives on, it found us at fault, and only a new generation of
     /// ours gets a new link.
     fn link_lost(&mut self, slot: u16) {
@@ -385,14 +393,16 @@ impl<'a> Frontend<'a> {
     }
 
     /// The supervisor has seen an owner's end.
-    fn owner_ended(&mut self, payload: &[u8]) {
+    fn owner_ended(&mut self, payload: &[u8]) -> Result<(), Fatal> {
         match control::decode::<Peer>(Kind::LinkDown, payload) {
             Ok(who) if who.index < self.ctx.owners.count() => {
+                self.drain(who.index)?;
                 self.slot_down(who.index);
                 self.unexplained.retain(|(slot, _)| *slot != who.index);
             }
             _ => warn!("LinkDown without peer"),
         }
+        Ok(())
     }
 
     fn slot_down(&mut self, slot: u16) {
@@ -407,11 +417,12 @@ impl<'a> Frontend<'a> {
         self.look_after_all(|_| true);
     }
 
-    fn slot_up(&mut self, payload: &[u8]) {
+    fn slot_up(&mut self, payload: &[u8]) -> Result<(), Fatal> {
         let (who, fd) = match (control::decode::<Peer>(Kind::LinkUp, payload), self.channel.take_fd()) {
             (Ok(who), Some(fd)) if who.index < self.ctx.owners.count() => (who, fd),
-            _ => return warn!("LinkUp without peer or descriptor"),
+            _ => return Err(Fatal::new(Exit::Ipc, "LinkUp without peer or descriptor")),
         };
+        self.drain(who.index)?;
         self.slot_down(who.index);
         self.unexplained.retain(|(slot, _)| *slot != who.index);
         let hello = LinkHello {
@@ -420,7 +431,7 @@ impl<'a> Frontend<'a> {
             fingerprint: self.start.topology.fingerprint().to_string(),
         };
         let token = Token(FIRST_LINK + usize::from(who.index));
-        let inbox = Link::new(fd, self.start.generation).and_then(|mut link| {
+        let inbox = Link::new(fd, self.start.generation, who.generation).and_then(|mut link| {
             link.outbox.push(Header::new(Kind::LinkHello, SessionId::default(), 0), &control::encode(&hello));
             self.ctx.owners.up(who.index, link, self.poll.registry(), token)
         });
@@ -428,13 +439,14 @@ impl<'a> Frontend<'a> {
             Ok(inbox) => {
                 self.inboxes[usize::from(who.index)] = Receiver { inbox, greeted: false, more: true };
             }
-            Err(error) => return warn!(%error, "link"),
+            Err(error) => return Err(Fatal::temporary("link", error)),
         }
         info!(slot = who.index, generation = who.generation, "link up");
         for (_, session) in &mut self.sessions {
             session.slot_up(&mut self.ctx, who.index);
         }
         self.look_after_all(|_| true);
+        Ok(())
     }
 
     /// Looks after sessions whose alarm is due.
@@ -443,21 +455,6 @@ impl<'a> Frontend<'a> {
             for key in self.alarms.due(self.start.server.clock_now()) {
                 self.look_after(key);
             }
-        }
-    }
-
-    /// Refuses what has waited too long for a slot that is away.
-    fn lose_patience(&mut self) {
-        if self.ctx.owners.all_up() {
-            return;
-        }
-        let now = Instant::now();
-        let wait = self.start.server.owner_wait();
-        let is_over = |session: &Session| session.patience_ends(wait).is_some_and(|at| at <= now);
-        let keys: Vec<usize> = self.sessions.iter().filter(|(_, s)| is_over(s)).map(|(key, _)| key).collect();
-        for key in keys {
-            self.sessions[key].lose_patience(&mut self.ctx, now);
-            self.look_after(key);
         }
     }
 
@@ -471,7 +468,7 @@ impl<'a> Frontend<'a> {
         self.ctx.record.set(Field::LinkQueued, self.ctx.owners.queued() as u64);
     }
 
-    fn control(&mut self) {
+    fn control(&mut self) -> Result<(), Fatal> {
         let progress = self.channel.receive();
         loop {
             let (kind, payload) = match self.channel.next() {
@@ -480,11 +477,11 @@ impl<'a> Frontend<'a> {
                 Err(e) => {
                     warn!(error = %e, "control channel");
                     self.stopping = true;
-                    return;
+                    return Ok(());
                 }
             };
             match kind {
-                Kind::LinkUp => self.slot_up(&payload),
+                Kind::LinkUp => self.slot_up(&payload)?,
                 Kind::Ping => {
                     self.sample();
                     self.channel.queue(Kind::Pong, b"", vec![]);
@@ -495,7 +492,7 @@ impl<'a> Frontend<'a> {
                     self.accepting = true;
                     self.channel.queue(Kind::Ready, b"", vec![]);
                 }
-                Kind::LinkDown => self.owner_ended(&payload),
+                Kind::LinkDown => self.owner_ended(&payload)?,
                 // Draining is the owners' business.
                 Kind::Drain => {}
                 kind => warn!(?kind, "unexpected control message"),
@@ -503,6 +500,7 @@ impl<'a> Frontend<'a> {
         }
         // The supervisor is gone: so is the server.
         self.stopping |= progress == Progress::Gone || self.channel.flush() == Progress::Gone;
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //! never sent again. What only reads, waits or refers is sent again to the new generation. What could not be
 //! sent yet waits a while and is then refused with INTERNAL_ERROR, which means: not executed.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::requests::INTERNAL_ERROR;
 use super::session::{Attachment, Context, Mode, Pending, Session, What};
@@ -17,7 +17,7 @@ impl Session {
     pub fn available(&mut self, ctx: &Context<'_>, slot: u16) -> bool {
         if !ctx.owners.is_up(slot) {
             if self.waits_for.is_none_or(|(waited, _)| waited != slot) {
-                self.waits_for = Some((slot, Instant::now()));
+                self.waits_for = Some((slot, ctx.server.clock_now()));
             }
             return false;
         }
@@ -27,7 +27,7 @@ impl Session {
     /// The slot's owner is gone.
     pub fn slot_down(&mut self, ctx: &mut Context<'_>, slot: u16) {
         if self.query.as_mut().is_some_and(|q| q.again(slot)) {
-            self.outage.get_or_insert_with(Instant::now);
+            self.outage.get_or_insert_with(|| ctx.server.clock_now());
         }
         let epoch = ctx.next_epoch();
         let Some(attachment) = self.attachment(slot) else { return };
@@ -55,7 +55,7 @@ impl Session {
             self.turn(ctx);
         }
         if self.flight() == Some(slot) {
-            self.outage.get_or_insert_with(Instant::now);
+            self.outage.get_or_insert_with(|| ctx.server.clock_now());
         } else {
             self.release(ctx, slot);
         }
@@ -94,31 +94,29 @@ impl Session {
         }
     }
 
-    /// When the session's patience with a slot that is away ends.
-    pub fn patience_ends(&self, wait: Duration) -> Option<Instant> {
-        let waiting = self.waits_for.map(|(_, since)| since);
-        [waiting, self.outage].into_iter().flatten().min().map(|since| since + wait)
+    /// When the session's patience with a slot that is away ends, on the server's clock.
+    pub fn patience_ends(&self, ctx: &Context<'_>) -> Option<i64> {
+        let since = [self.waits_for.map(|(_, since)| since), self.outage].into_iter().flatten().min();
+        since.map(|since| since + ctx.server.owner_wait().as_nanos() as i64)
     }
 
     /// Refuses what has waited too long for its slot. It was not executed.
-    pub fn lose_patience(&mut self, ctx: &mut Context<'_>, now: Instant) {
-        let wait = ctx.server.owner_wait();
-        if self.outage.is_some_and(|since| since + wait <= now) {
+    pub fn lose_patience(&mut self, ctx: &mut Context<'_>, now: i64) {
+        let over = |since: i64| since + ctx.server.owner_wait().as_nanos() as i64 <= now;
+        if self.outage.is_some_and(over) {
             self.outage = None;
             self.barrier = false;
-            let mut pending = std::mem::take(&mut self.pending);
-            for entry in &mut pending {
+            for entry in &mut self.pending {
                 if matches!(entry, Pending::Remote(_)) {
                     *entry = Pending::Local(INTERNAL_ERROR.into());
                 }
             }
-            self.pending = pending;
             if self.query.take().is_some() {
                 self.answer(INTERNAL_ERROR);
             }
             self.turn(ctx);
         }
-        if self.waits_for.is_some_and(|(_, since)| since + wait <= now) {
+        if self.waits_for.is_some_and(|(_, since)| over(since)) {
             self.waits_for = None;
             self.refuse_next(ctx);
         }

@@ -35,10 +35,6 @@ impl Owners {
         self.slots[usize::from(slot)].is_some()
     }
 
-    pub fn all_up(&self) -> bool {
-        self.slots.iter().all(Option::is_some)
-    }
-
     /// The owner is behind: nothing new is begun for it.
     pub fn is_full(&self, slot: u16) -> bool {
         self.slots[usize::from(slot)].as_ref().is_some_and(|sender| sender.outbox.is_full())

@@ -4,7 +4,7 @@
 use super::session::{Context, Session, What};
 use crate::scoreboard::Field;
 
-const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// The slots that are still to be asked, the next one last, and what counts the command.
 pub struct Probe {
@@ -12,6 +12,8 @@ pub struct Probe {
     pub counter: Option<Field>,
     /// The command changes the job.
     pub changes: bool,
+    /// A slot has it: the rest of its reply passes through.
+    pub found: bool,
 }
 
 /// The counter of a command by id; kick-job and reserve-job have none.
@@ -37,19 +39,14 @@ impl Session {
         if !self.reach(ctx, first) {
             return false;
         }
-        let probe = Probe { left, counter: counter(line), changes };
+        let probe = Probe { left, counter: counter(line), changes, found: false };
         self.send_alone(ctx, first, line, What::Probe(probe), false);
         true
     }
 
-    /// A slot has answered: the answer is the client's, unless another slot may have the job.
-    pub fn probed(&mut self, ctx: &mut Context<'_>, mut probe: Probe, line: &[u8], reply: &[u8]) {
-        let Some(next) = probe.left.pop().filter(|_| reply == NOT_FOUND) else {
-            if reply.starts_with(b"RESERVED") {
-                self.is_worker(ctx.record);
-            }
-            return self.output.push(reply);
-        };
+    /// A slot does not have the job: the next one is asked, and the last one's answer is the client's.
+    pub fn not_found_here(&mut self, ctx: &mut Context<'_>, mut probe: Probe, line: &[u8]) {
+        let Some(next) = probe.left.pop() else { return self.output.push(NOT_FOUND) };
         if !self.reach(ctx, next) {
             // Not now: refused rather than answered wrongly. What was asked so far did not have the job.
             return self.output.push(super::requests::INTERNAL_ERROR);

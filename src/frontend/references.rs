@@ -111,7 +111,7 @@ impl Session {
                 self.release(ctx, old);
             }
             What::Probe(probe) => {
-                self.probed(ctx, probe, &remote.line, reply);
+                self.not_found_here(ctx, probe, &remote.line);
                 if self.barrier {
                     return;
                 }

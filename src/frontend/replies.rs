@@ -1,6 +1,7 @@
 //! Frames to client bytes: reply bytes pass through, and what waited for them goes on.
 
-use super::session::{Attachment, Context, Pending, Session, What};
+use super::probe::NOT_FOUND;
+use super::session::{Attachment, Context, Pending, Remote, Session, What};
 use crate::ipc::header::{FLAG_CLOSED, FLAG_MORE};
 use crate::ipc::{Frame, Kind};
 use crate::limits::CREDIT_BYTES;
@@ -48,7 +49,18 @@ impl Session {
     }
 
     fn reply(&mut self, ctx: &mut Context<'_>, slot: u16, sequence: u32, payload: &[u8]) {
-        match self.pending.front() {
+        match self.pending.front_mut() {
+            // The reply of a slot that has the job may take several frames; the session waits for all of it.
+            Some(Pending::Remote(Remote {
+                slot: asked, sequence: whole, what: What::Probe(probe), ..
+            })) if *asked == slot && (probe.found || payload != NOT_FOUND) => {
+                let begins = !std::mem::replace(&mut probe.found, true);
+                self.barrier = !reached(*whole, sequence);
+                if begins && payload.starts_with(b"RESERVED") {
+                    self.is_worker(ctx.record);
+                }
+                self.output.push(payload);
+            }
             Some(Pending::Remote(remote)) if remote.slot == slot && remote.what.is_special() => {
                 if matches!(remote.what, What::ReserveJob) {
                     if payload.starts_with(b"RESERVED") {

@@ -65,10 +65,10 @@ pub struct Session {
     pub barrier: bool,
     pub query: Option<TubeQuery>,
     pub queries: u32,
-    /// The next command waits for this slot to come back, since then.
-    pub waits_for: Option<(u16, Instant)>,
-    /// Commands under way wait to be sent again, since then.
-    pub outage: Option<Instant>,
+    /// The next command waits for this slot to come back, since then (on the server's clock).
+    pub waits_for: Option<(u16, i64)>,
+    /// Commands under way wait to be sent again, since then (on the server's clock).
+    pub outage: Option<i64>,
     /// A reserve over several slots was refused on this connection; the next refusal is due then.
     pub refused_before: bool,
     pub refusal_due: Option<i64>,

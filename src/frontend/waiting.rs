@@ -1,5 +1,6 @@
 //! What a session waits for by the clock: the margin before a reservation's end at another slot than the one
-//! it waits in reserve at, and the answer to a reserve that is refused again and again.
+//! it waits in reserve at, the answer to a reserve that is refused again and again, and the end of its patience
+//! with a slot that is away.
 
 use super::session::{Context, Pending, Remote, Session, What};
 use crate::ipc::Kind;
@@ -23,17 +24,19 @@ impl Session {
     }
 
     /// The next time at which `on_time` has something to do.
-    pub fn next_alarm(&self) -> Option<i64> {
-        [self.refusal_due, self.deadline_elsewhere()].into_iter().flatten().min()
+    pub fn next_alarm(&self, ctx: &Context<'_>) -> Option<i64> {
+        let times = [self.refusal_due, self.deadline_elsewhere(), self.patience_ends(ctx)];
+        times.into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub fn on_time(&mut self, ctx: &mut Context<'_>) {
-        let Some(due) = self.next_alarm() else { return };
+        let Some(due) = self.next_alarm(ctx) else { return };
         let now = ctx.server.clock_now();
         if due > now {
             return;
         }
+        self.lose_patience(ctx, now);
         if self.refusal_due.is_some_and(|due| due <= now) {
             self.refusal_due = None;
             self.barrier = false;

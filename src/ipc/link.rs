@@ -31,11 +31,16 @@ pub struct Inbox {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Which generation of the peer speaks here; `None` until its first frame.
+    /// Which generation of the peer speaks here; `None`: the first that does.
     generation: Option<u32>,
 }
 
 impl Inbox {
+    /// For frames of this generation alone.
+    pub fn of(generation: u32) -> Inbox {
+        Inbox { generation: Some(generation), ..Inbox::default() }
+    }
+
     /// Room to receive into; at least a whole frame once what was received has been taken.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {

@@ -51,9 +51,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Takes over one end of a pair, for a process of the given generation.
-    pub fn new(fd: OwnedFd, generation: u32) -> io::Result<Link> {
-        Ok(Link { stream: stream(fd)?, inbox: Inbox::default(), outbox: Outbox::new(generation) })
+    /// Takes over one end of a pair, between processes of these generations.
+    pub fn new(fd: OwnedFd, ours: u32, theirs: u32) -> io::Result<Link> {
+        Ok(Link { stream: stream(fd)?, inbox: Inbox::of(theirs), outbox: Outbox::new(ours) })
     }
 
     /// One read of what has come. A full read says `More`.

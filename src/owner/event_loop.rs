@@ -219,7 +219,7 @@ impl<'a> Owner<'a> {
             (Ok(who), Some(fd)) => (who, fd),
             _ => return warn!("LinkUp without peer or descriptor"),
         };
-        let mut link = match Link::new(fd, self.start.generation) {
+        let mut link = match Link::new(fd, self.start.generation, who.generation) {
             Ok(link) => link,
             Err(error) => return warn!(%error, "link"),
         };
