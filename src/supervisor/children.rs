@@ -83,6 +83,11 @@ impl Child {
         self.last_end = Some(End { generation: self.generation, at, cause });
     }
 
+    /// It serves, and answers.
+    pub fn is_well(&self) -> bool {
+        self.policy.is_serving() && !self.pulse.is_stalled()
+    }
+
     /// Processes before the one it has or had last.
     pub fn restarts(&self) -> u32 {
         self.generation.saturating_sub(1)
@@ -135,6 +140,10 @@ impl Children {
 
     pub fn all(&self, role: Role, holds: impl Fn(&Policy) -> bool) -> bool {
         self.children.iter().filter(|child| child.role == role).all(|child| holds(&child.policy))
+    }
+
+    pub fn any(&self, role: Role, holds: impl Fn(&Child) -> bool) -> bool {
+        self.children.iter().any(|child| child.role == role && holds(child))
     }
 
     /// The child whose process this is. `None` for a process that is none of ours.

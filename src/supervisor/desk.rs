@@ -26,6 +26,7 @@ enum Stream {
 }
 
 pub struct Desk {
+    registry: Registry,
     listener: Listener,
     /// The token of the listener; clients have those behind it.
     first: usize,
@@ -58,7 +59,7 @@ impl Desk {
             Listener::Tcp(listener) => registry.register(listener, Token(first), Interest::READABLE)?,
             Listener::Unix(listener) => registry.register(listener, Token(first), Interest::READABLE)?,
         }
-        Ok(Desk { listener, first, clients: Slab::new(), waiting: true })
+        Ok(Desk { registry: registry.try_clone()?, listener, first, clients: Slab::new(), waiting: true })
     }
 
     pub fn owns(&self, token: Token) -> bool {
@@ -76,7 +77,6 @@ impl Desk {
         &mut self,
         token: Option<Token>,
         now: Moment,
-        registry: &Registry,
         answer: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
     ) {
         match token.map(|token| token.0 - self.first) {
@@ -90,11 +90,11 @@ impl Desk {
             None => {}
         }
         self.clients.retain(|_, client| client.until > now);
-        self.accept(now, registry, answer);
+        self.accept(now, answer);
     }
 
     /// Takes those who wait, as far as there is room. The others wait on, and those before them leave in time.
-    fn accept(&mut self, now: Moment, registry: &Registry, answer: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) {
+    fn accept(&mut self, now: Moment, answer: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) {
         while self.waiting && self.clients.len() < DESK_CLIENTS {
             let mut stream = match self.listener.accept() {
                 Ok(stream) => stream,
@@ -109,7 +109,7 @@ impl Desk {
             };
             let entry = self.clients.vacant_entry();
             let token = Token(self.first + 1 + entry.key());
-            if let Err(error) = stream.register(registry, token) {
+            if let Err(error) = stream.register(&self.registry, token) {
                 tracing::warn!("a client of the supervisor was not accepted: {error}");
                 continue;
             }

@@ -12,9 +12,12 @@ mod control;
 mod data;
 mod desk;
 mod hearing;
+mod http;
 mod listen;
 mod lives;
+mod metrics;
 mod policy;
+mod process_figures;
 mod pulse;
 mod report;
 mod signals;
@@ -47,7 +50,9 @@ use spawn::Spawner;
 /// The token of the signals; children have theirs from 0, and desks theirs from here.
 const SIGNALS: Token = Token(usize::MAX);
 const CONTROL_DESK: usize = 1 << 16;
+const METRICS_DESK: usize = 2 << 16;
 
+const _: () = assert!(limits::DESK_CLIENTS < METRICS_DESK - CONTROL_DESK);
 const _: () = assert!(limits::SLOTS_MAX as usize + (limits::FRONTENDS_MAX as usize) < CONTROL_DESK);
 
 /// A whole server's life. `Ok` is an orderly end.
@@ -55,9 +60,6 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     log::init(settings.verbose);
     let mut signals = Signals::block().map_err(|e| Fatal::temporary("signals", e))?;
     spawn::clean_inheritance().map_err(|e| Fatal::temporary("inherited descriptors", e))?;
-    if settings.metrics.is_some() {
-        tracing::warn!("--metrics: this version serves none");
-    }
     let inherited = listen::Inherited::find();
     let spawner = Spawner::new(settings.verbose).map_err(|e| Fatal::temporary("/dev/null", e))?;
 
@@ -69,6 +71,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     let (listener, _path_claim) = listen::open(&settings, user.as_ref(), inherited)?;
     let mut control =
         settings.control.as_ref().map(|path| control::Socket::open(path, user.as_ref())).transpose()?;
+    let metrics = settings.metrics.as_deref().map(http::listen).transpose()?;
     if let Some(user) = &user {
         user::become_user(user)?;
     }
@@ -77,6 +80,9 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     let mut supervisor = Supervisor::new(settings, topology, listener, spawner)?;
     if let Some(socket) = &mut control {
         supervisor.open_desk(Listener::Unix(socket.take_listener()), CONTROL_DESK)?;
+    }
+    if let Some(listener) = metrics {
+        supervisor.open_desk(Listener::Tcp(listener), METRICS_DESK)?;
     }
     // What came while we were busy holds before the first owner starts.
     supervisor.take_orders(&mut signals)?;
@@ -111,6 +117,7 @@ struct Supervisor {
     children: Children,
     poll: Poll,
     desks: Vec<Desk>,
+    watermarks: metrics::Watermarks,
     started: Instant,
     phase: Phase,
     /// The owners have been told to open their logs.
@@ -140,6 +147,7 @@ impl Supervisor {
             children: Children::new(owners, frontends, settings.kill_stalled),
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
             desks: Vec::new(),
+            watermarks: metrics::Watermarks::default(),
             started: Instant::now(),
             phase: Phase::Recovering,
             opened: false,
@@ -204,14 +212,16 @@ impl Supervisor {
         let now = self.now();
         let mut desks = std::mem::take(&mut self.desks);
         for desk in &mut desks {
-            let mut answer = |request: &[u8]| control::answer(request, || self.status());
-            for &token in asked {
-                if desk.owns(token) {
-                    desk.attend(Some(token), now, self.poll.registry(), &mut answer);
-                }
-            }
-            if desk.deadline().is_some_and(|deadline| deadline <= now) {
-                desk.attend(None, now, self.poll.registry(), &mut answer);
+            let is_due = desk.deadline().is_some_and(|deadline| deadline <= now);
+            let timer = is_due.then_some(None);
+            let mine: Vec<Token> = asked.iter().copied().filter(|&token| desk.owns(token)).collect();
+            let is_control = desk.owns(Token(CONTROL_DESK));
+            for token in mine.into_iter().map(Some).chain(timer) {
+                let mut answer = |request: &[u8]| match is_control {
+                    true => control::answer(request, || self.status()),
+                    false => self.http_answer(request),
+                };
+                desk.attend(token, now, &mut answer);
             }
         }
         self.desks = desks;

@@ -23,7 +23,7 @@ impl Supervisor {
             uptime_ms: now.as_millis() as u64,
             phase: self.phase.name().to_owned(),
             draining: self.board.draining(),
-            trouble: self.trouble(),
+            trouble: self.trouble_among(&[Role::Owner, Role::Frontend]),
             topology: Topology {
                 server_id: self.topology.server_id.clone(),
                 slots: self.topology.slots,
@@ -37,11 +37,12 @@ impl Supervisor {
         }
     }
 
-    /// Why not everything serves: the first slot or frontend that does not, and how many more. `None`: all do.
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// Why not all of these serve: the first slot or frontend that does not, and how many more. `None`: all do.
+    pub(super) fn trouble_among(&self, roles: &[Role]) -> Option<String> {
         let now = self.now();
-        let wrong = self.children.ids().map(|id| self.children.get(id)).filter(|child| !is_well(child));
-        let wrong: Vec<&Child> = wrong.collect();
+        let children = self.children.ids().map(|id| self.children.get(id));
+        let wrong: Vec<&Child> =
+            children.filter(|child| roles.contains(&child.role) && !child.is_well()).collect();
         let first = wrong.first()?;
         let process = process(first, now);
         let kind = if first.role == Role::Owner { "slot" } else { "frontend" };
@@ -105,10 +106,6 @@ impl Phase {
     }
 }
 
-fn is_well(child: &Child) -> bool {
-    child.policy.is_serving() && !child.pulse.is_stalled()
-}
-
 fn frontend(child: &Child, record: &Record<'_>, now: Moment) -> Frontend {
     Frontend {
         frontend: child.index,
@@ -130,7 +127,7 @@ fn jobs(number: impl Fn(Field) -> u64) -> Jobs {
     }
 }
 
-fn process(child: &Child, now: Moment) -> Process {
+pub(super) fn process(child: &Child, now: Moment) -> Process {
     let state = state(child);
     let lag = child.pulse.lag(now);
     let last_end = child.last_end.as_ref();
