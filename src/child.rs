@@ -27,7 +27,7 @@ static LAST_WORD: OnceLock<OwnedFd> = OnceLock::new();
 
 /// A child's whole life.
 pub fn run(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
-    log::init(0);
+    log::init(0, None);
     // An error-level span is shown before messages of every level.
     let span = match role {
         Role::Owner => tracing::error_span!("owner", slot = index, generation),
@@ -44,6 +44,7 @@ pub fn run(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
         tracing::error!("{fatal}");
         say_farewell(generation, &fatal.to_string());
     }
+    log::finish();
     end
 }
 

@@ -148,6 +148,16 @@ pub const SERVED_WELL_MS: u64 = 10_000;
 /// Deaths in a row before it was ready after which a child is given up.
 pub const EARLY_DEATHS_MAX: u32 = 5;
 
+/// How often the same line of the log is shown in a second: enough to see that it repeats.
+pub const LOG_REPEATS_PER_SECOND: u32 = 5;
+
+/// How many different lines of one place in the program are shown in a second: as many as a server of ordinary size
+/// has processes.
+pub const LOG_LINES_PER_SECOND: u32 = 50;
+
+/// Lines that are told apart in a second: bounds what is kept of them.
+pub const LOG_CAUSES: usize = 256;
+
 /// Clients of the control socket or of the metrics that are served at a time; others wait in the kernel's queue.
 pub const DESK_CLIENTS: usize = 16;
 

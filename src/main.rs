@@ -8,14 +8,22 @@ use trellis::{bench, child, log, supervisor};
 
 fn main() -> ExitCode {
     let parsed = cli::parse(std::env::args_os());
-    parsed.notes.iter().for_each(|note| eprintln!("{note}"));
+    let json = matches!(&parsed.command, Command::Serve(s) if log::format(s.log_format) == log::Format::Json);
+    if !json {
+        parsed.notes.iter().for_each(|note| eprintln!("{note}"));
+    }
     match parsed.command {
         Command::Serve(settings) => {
-            log::init(settings.verbose);
+            log::init(settings.verbose, settings.log_format);
+            let _span = tracing::error_span!("supervisor").entered();
+            if json {
+                parsed.notes.iter().for_each(|note| tracing::warn!("{note}"));
+            }
             let end = supervisor::run(settings);
             if let Err(fatal) = &end {
                 tracing::error!("{fatal}");
             }
+            log::finish();
             code(end)
         }
         Command::Role { role, index, generation } => code(child::run(role, index, generation)),

@@ -118,7 +118,7 @@ impl Server {
     }
 
     fn wait_ready(&mut self) {
-        self.wait_line(" INFO ready");
+        self.wait_line(" INFO supervisor: ready");
     }
 
     /// Waits until no process of the server is left, and reports how long that took.

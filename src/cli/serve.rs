@@ -13,6 +13,7 @@ use super::numbers::size;
 use super::{Command, Parsed, Saying};
 use crate::error::Exit;
 use crate::limits;
+use crate::log;
 
 /// Everything that was asked for; `None` where the data or the machine decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub struct Settings {
     pub wal_file_bytes: u32,
     /// How often `-V` was given.
     pub verbose: u8,
+    /// `--log-format`; `None`: the environment decides.
+    pub log_format: Option<log::Format>,
     pub slots: Option<u32>,
     pub partitions: Option<u32>,
     pub frontends: Option<u16>,
@@ -58,6 +61,7 @@ impl Default for Settings {
             job_bytes: limits::JOB_BYTES_DEFAULT as u64,
             wal_file_bytes: limits::WAL_FILE_BYTES_DEFAULT as u32,
             verbose: 0,
+            log_format: None,
             slots: None,
             partitions: None,
             frontends: None,
@@ -105,6 +109,7 @@ Of trellis:
                   kill and restart a process of ours that has not answered its
                   supervisor for MS milliseconds, {pong} at least (if not given:
                   it is shown as stalled and left alone)
+ --log-format F   lines of the log as text or as json (text if not given)
  --metrics ADDR   serve metrics over HTTP on this address
  --control PATH   place of the control socket, for `{program} status`
 
@@ -239,6 +244,11 @@ impl Reader {
             "kill-stalled" => {
                 let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
                 s.kill_stalled = Some(Duration::from_millis(ms));
+            }
+            "log-format" => {
+                let name = value()?;
+                let wrong = || Stop::Wrong(format!("--log-format {name}: must be text or json"));
+                s.log_format = Some(log::Format::from_name(&name).ok_or_else(wrong)?);
             }
             "metrics" => s.metrics = Some(value()?),
             "control" => s.control = Some(value()?.into()),
@@ -431,6 +441,8 @@ mod tests {
             let s = settings(line);
             assert_eq!((s.slots, s.owner_wait_ms), (Some(4), 0));
         }
+        assert_eq!(settings(&["--log-format=json"]).log_format, Some(log::Format::Json));
+        assert_eq!(refused(&["--log-format=xml"]), "--log-format xml: must be text or json");
         assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));

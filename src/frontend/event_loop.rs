@@ -22,6 +22,7 @@ use crate::ipc::header::Kind;
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Inbox, SessionId};
 use crate::limits::{ACCEPT_BATCH, ACCEPT_PAUSE, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, SLOTS_MAX};
+use crate::log;
 use crate::protocol::TubeName;
 use crate::scoreboard::{Field, Scoreboard, Usage};
 
@@ -483,6 +484,7 @@ impl<'a> Frontend<'a> {
             match kind {
                 Kind::LinkUp => self.slot_up(&payload)?,
                 Kind::Ping => {
+                    log::tell_suppressed();
                     self.sample();
                     self.channel.queue(Kind::Pong, b"", vec![]);
                 }

@@ -17,6 +17,7 @@ use crate::ipc::control::{self, LinkHello, Peer as PeerMessage, Role, Start};
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Kind, SessionId};
 use crate::limits::EVENTS;
+use crate::log;
 use crate::scoreboard::Scoreboard;
 
 const CONTROL: Token = Token(0);
@@ -199,6 +200,7 @@ impl<'a> Owner<'a> {
                 Kind::LinkUp => self.link_up(&payload),
                 Kind::Drain => self.engine.drain(),
                 Kind::Ping => {
+                    log::tell_suppressed();
                     self.numbers
                         .sample(self.peers.iter().map(|(_, peer)| peer.link.outbox.pending().len()).sum());
                     self.channel.queue(Kind::Pong, b"", vec![]);

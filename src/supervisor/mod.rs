@@ -57,11 +57,11 @@ const _: () = assert!(limits::SLOTS_MAX as usize + (limits::FRONTENDS_MAX as usi
 
 /// A whole server's life. `Ok` is an orderly end.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
-    log::init(settings.verbose);
     let mut signals = Signals::block().map_err(|e| Fatal::temporary("signals", e))?;
     spawn::clean_inheritance().map_err(|e| Fatal::temporary("inherited descriptors", e))?;
     let inherited = listen::Inherited::find();
-    let spawner = Spawner::new(settings.verbose).map_err(|e| Fatal::temporary("/dev/null", e))?;
+    let spawner = Spawner::new(settings.verbose, log::format(settings.log_format))
+        .map_err(|e| Fatal::temporary("/dev/null", e))?;
 
     let user = settings.user.as_deref().map(user::look_up).transpose()?;
     let _claims = claim::all(&settings, user.as_ref())?;
@@ -180,6 +180,7 @@ impl Supervisor {
                 }
             }
             self.say_due();
+            log::tell_suppressed();
             self.advance();
             // Last, so that what is told is what has come of all this.
             self.attend_desks(&asked);

@@ -28,16 +28,18 @@ const IGNORED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGU
 pub struct Spawner {
     /// `-V`, as children get it.
     level: &'static str,
+    format: log::Format,
     /// Keeps descriptor 3 taken, if nothing else had it.
     _reserved: Option<File>,
 }
 
 impl Spawner {
     /// Once, when inherited listening sockets are in safe hands and before the first `spawn`.
-    pub fn new(verbose: u8) -> io::Result<Spawner> {
+    pub fn new(verbose: u8, format: log::Format) -> io::Result<Spawner> {
         let null = File::open("/dev/null")?;
         Ok(Spawner {
             level: log::level(verbose),
+            format,
             _reserved: (null.as_raw_fd() == CONTROL_FD).then_some(null),
         })
     }
@@ -54,6 +56,7 @@ impl Spawner {
         if std::env::var_os(log::VARIABLE).is_none_or(|text| text.is_empty()) {
             command.env(log::VARIABLE, self.level);
         }
+        command.env(log::FORMAT_VARIABLE, self.format.name());
         let control = far.as_raw_fd();
         let prepare = move || {
             // SAFETY: between fork and exec only async-signal-safe calls are allowed: these are. Descriptor 3 is
