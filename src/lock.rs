@@ -24,13 +24,17 @@ pub enum Kind {
 }
 
 /// Locks a data directory against servers and tools of ours. The error says who has it.
-pub fn directory(dir: &Path) -> Result<Flock<File>, String> {
+pub fn directory(dir: &Path, kind: Kind) -> Result<Flock<File>, String> {
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     let file = File::open(dir).map_err(said)?;
     if !file.metadata().map_err(said)?.is_dir() {
         return Err(format!("{}: not a directory", dir.display()));
     }
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(file, error)| match error {
+    let how = match kind {
+        Kind::Shared => FlockArg::LockSharedNonblock,
+        Kind::Exclusive => FlockArg::LockExclusiveNonblock,
+    };
+    Flock::lock(file, how).map_err(|(file, error)| match error {
         nix::Error::EAGAIN => match directory_holder(&file) {
             Some(pid) => held(dir, pid),
             None => format!("{}: held by another server", dir.display()),

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             Err(fatal) => said(Err(fatal)),
         },
         Command::Status(request) => said(cli::status::run(&request)),
+        Command::Migrate(plan) => tool(cli::migrate::run(&plan)),
         Command::Wal(request) => tool(cli::wal::run(&request)),
         Command::Say(Saying { text, to_stdout: true, exit }) => {
             println!("{text}");

@@ -1,11 +1,12 @@
 //! The command line: arguments to a command, without doing any of it.
 //!
 //! `serve` is the default and takes stock's flags exactly as stock does; `topology` and `wal` look at a data
-//! directory, `status` at a running server, and `bench` measures beside the original; `role` is how the
-//! supervisor starts its children and is listed nowhere. Parsing reads no file, writes
-//! nothing and never exits: what is to be said comes back as text, for `main` to print.
+//! directory, `migrate` makes another, `status` asks a running server, and `bench` measures beside the original;
+//! `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes nothing
+//! and never exits: what is to be said comes back as text, for `main` to print.
 
 pub mod bench;
+pub mod migrate;
 mod numbers;
 pub mod role;
 pub mod serve;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 
 use crate::error::Exit;
 use crate::ipc::control::Role;
+use crate::offline::migrate::Plan;
 
 pub use serve::Settings;
 
@@ -30,6 +32,8 @@ pub enum Command {
     BenchLoad,
     Status(status::Request),
     Wal(wal::Request),
+    /// Also `export`.
+    Migrate(Plan),
     /// One of our own processes.
     Role {
         role: Role,
@@ -66,6 +70,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         "bench-load" => just(Command::BenchLoad),
         "topology" => just(topology::parse(&words)),
         "status" => just(status::parse(&words)),
+        "migrate" | "export" => just(migrate::parse(&words)),
         "wal" => just(wal::parse(&words)),
         "owner" | "frontend" => just(role::parse(&words)),
         "serve" => {

@@ -117,6 +117,7 @@ Other commands:
  {program} status --help
  {program} topology show|route --help
  {program} wal check|dump|repair --help
+ {program} migrate|export --help
  {program} bench --help",
         sync = limits::SYNC_MS_DEFAULT,
         job = limits::JOB_BYTES_DEFAULT,

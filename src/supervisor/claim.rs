@@ -38,10 +38,9 @@ pub enum Claim {
 /// Claims the data directory and the control path.
 pub fn all(settings: &Settings, user: Option<&User>) -> Result<Vec<Claim>, Fatal> {
     let locked = |reason: String| Fatal::new(Exit::Locked, reason);
-    let data = settings
-        .dir
-        .as_ref()
-        .map(|dir| lock::directory(Path::new(dir)).map(Claim::Directory).map_err(locked));
+    let data = settings.dir.as_ref().map(|dir| {
+        lock::directory(Path::new(dir), lock::Kind::Exclusive).map(Claim::Directory).map_err(locked)
+    });
     let control = settings.control.as_ref().map(|path| Claim::take(&beside(path), user).map_err(locked));
     data.into_iter().chain(control).collect()
 }

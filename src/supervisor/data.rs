@@ -3,8 +3,6 @@
 //! `look` reads only and comes before a socket is touched; `settle` makes a new layout, if there is none, with
 //! the rights that the owners will have.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use crate::cli::Settings;
@@ -78,10 +76,7 @@ pub fn shape(decision: &Decision) -> (Layout, u16) {
 
 /// Sixteen hexadecimal digits that nobody has used before.
 pub fn random_id() -> Result<String, Fatal> {
-    let mut bytes = [0; limits::SERVER_ID_DIGITS / 2];
-    let read = |bytes: &mut [u8]| -> io::Result<()> { File::open("/dev/urandom")?.read_exact(bytes) };
-    read(&mut bytes).map_err(|e| Fatal::temporary("/dev/urandom", e))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    topology::new_server_id().map_err(|e| Fatal::temporary("/dev/urandom", e))
 }
 
 fn refused(error: topology::TopologyError) -> Fatal {

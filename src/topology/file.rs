@@ -26,6 +26,13 @@ const TOPOLOGY_HEADER: &str = "# How tube names are divided over slots. Written 
      # jobs beside it lie where it says. `trellis migrate` makes a copy with other numbers.\n";
 const IDENTITY_HEADER: &str = "# Whose jobs this directory holds. Written once by trellis; do not edit.\n";
 
+/// Sixteen hexadecimal digits that nobody has used before.
+pub fn new_server_id() -> io::Result<String> {
+    let mut bytes = [0; limits::SERVER_ID_DIGITS / 2];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// `slot-000` and so on.
 pub fn slot_dir_name(slot: u16) -> String {
     format!("slot-{slot:03}")

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::bodies::Bodies;
 use super::finding::WalError;
-use super::format::{VERSION_BYTES, Version};
+use super::format::{Jobrec, State, VERSION_BYTES, Version};
 use super::jobs::Job;
 use super::scan::log_name;
 use crate::limits;
@@ -29,6 +29,12 @@ struct Current {
     bytes: u64,
 }
 
+impl Current {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WalError> {
+        self.file.write_all(bytes).map_err(|error| WalError::new(&self.path, "writing it", error))
+    }
+}
+
 impl LogWriter {
     /// The first file gets this number. A record that is larger than a file gets one of its own.
     pub fn new(dir: &Path, first: u32, file_bytes: u64) -> LogWriter {
@@ -37,20 +43,45 @@ impl LogWriter {
 
     /// Appends a job as it is, its body taken from another directory.
     pub fn append(&mut self, job: &Job, bodies: &mut Bodies) -> Result<(), WalError> {
-        let (bytes, limit) = (job.record_bytes(), self.file_bytes);
+        let current = self.room_for(job.record_bytes())?;
+        current.write(&head(&job.tube, &job.jobrec))?;
+        bodies.copy(job, &mut current.file)
+    }
+
+    /// Appends a job that was put and deleted: a server that reads this hands out ids above it.
+    pub fn append_used_up(&mut self, id: u64) -> Result<(), WalError> {
+        const TUBE: &[u8] = b"default"; // of every server
+        const BODY: &[u8] = b"\r\n";
+        let put = Jobrec {
+            id,
+            pri: 0,
+            delay: 0,
+            ttr: 0,
+            body_size: BODY.len() as i32,
+            created_at: 0,
+            deadline_at: 0,
+            reserves: 0,
+            timeouts: 0,
+            releases: 0,
+            buries: 0,
+            kicks: 0,
+            state: State::Ready,
+        };
+        let deleted = Jobrec { state: State::Invalid, ..put };
+        let records = [head(TUBE, &put), BODY.to_vec(), head(b"", &deleted)].concat();
+        self.room_for(records.len() as u64)?.write(&records)
+    }
+
+    /// The file in which the next record of this size goes.
+    fn room_for(&mut self, bytes: u64) -> Result<&mut Current, WalError> {
+        let limit = self.file_bytes;
         if self.current.as_ref().is_none_or(|current| current.bytes + bytes > limit) {
             self.close()?;
             self.current = Some(self.open()?);
         }
         let current = self.current.as_mut().expect("just opened");
-        let mut head = Vec::with_capacity(Version::V7.short_bytes() + job.tube.len());
-        head.extend_from_slice(&(job.tube.len() as i32).to_ne_bytes());
-        head.extend_from_slice(&job.tube);
-        head.extend_from_slice(&job.jobrec.encode());
-        current.file.write_all(&head).map_err(|error| WalError::new(&current.path, "writing it", error))?;
-        bodies.copy(job, &mut current.file)?;
         current.bytes += bytes;
-        Ok(())
+        Ok(current)
     }
 
     /// The files are on disk. Returns the number behind the last one.
@@ -80,4 +111,9 @@ impl LogWriter {
         let synced = file.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all());
         synced.map_err(|error| WalError::new(&path, "syncing it", error))
     }
+}
+
+/// A record up to its body; without a name, all of a short one.
+fn head(tube: &[u8], jobrec: &Jobrec) -> Vec<u8> {
+    [&(tube.len() as i32).to_ne_bytes(), tube, &jobrec.encode()[..]].concat()
 }

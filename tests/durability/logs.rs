@@ -50,6 +50,27 @@ pub fn stock_log(bodies: &[&str]) -> TempDir {
     log
 }
 
+/// A directory with a file of version 5, with these bodies in `default`, their ids from 1 on.
+pub fn version_5_log(bodies: &[&str]) -> TempDir {
+    let log = TempDir::new("log");
+    let mut bytes = 5_i32.to_ne_bytes().to_vec();
+    for (number, body) in bodies.iter().enumerate() {
+        bytes.extend(7_u64.to_ne_bytes());
+        bytes.extend(b"default");
+        // Its times are microseconds; the state, here ready, is the last byte.
+        let mut job = [0; 77];
+        job[..8].copy_from_slice(&(number as u64 + 1).to_ne_bytes());
+        job[24..32].copy_from_slice(&60_000_000_u64.to_ne_bytes());
+        job[32..36].copy_from_slice(&(body.len() as i32 + 2).to_ne_bytes());
+        job[40..48].copy_from_slice(&1_700_000_000_000_000_u64.to_ne_bytes());
+        job[76] = 1;
+        bytes.extend(job);
+        bytes.extend(format!("{body}\r\n").bytes());
+    }
+    fs::write(log.join("binlog.1"), bytes).expect("write a log");
+    log
+}
+
 /// Where the records in a log file of a server end: behind it are zeros.
 pub fn end_of_records(log: &Path) -> u64 {
     let bytes = fs::read(log).expect("a log");

@@ -5,8 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod fault;
 mod ids;
 mod logs;
+mod migrate;
 mod recovery;
 mod tool;
 mod wal_tools;

@@ -1,6 +1,6 @@
 //! `trellis wal check`, `dump` and `repair` on directories of both servers.
 
-use crate::logs::{assert_found, contents, end_of_records, overwrite, put, stock_log};
+use crate::logs::{assert_found, contents, end_of_records, overwrite, put, stock_log, version_5_log};
 use crate::support::{Binary, Client, Setup, TempDir};
 use crate::tool::{Answer, tool};
 use std::fs;
@@ -218,23 +218,9 @@ fn repair_leaves_jobs_of_other_slots_in_the_copy() {
 /// A file of the old version is written anew in the new one.
 #[test]
 fn repair_of_version_5_keeps_its_jobs() {
-    let log = TempDir::new("log");
-    let mut bytes = 5_i32.to_ne_bytes().to_vec();
-    for id in 1..=3_u64 {
-        bytes.extend(7_u64.to_ne_bytes());
-        bytes.extend(b"default");
-        let mut job = [0; 77];
-        job[..8].copy_from_slice(&id.to_ne_bytes());
-        job[24..32].copy_from_slice(&60_000_000_u64.to_ne_bytes());
-        job[32..36].copy_from_slice(&6_i32.to_ne_bytes());
-        job[40..48].copy_from_slice(&1_700_000_000_000_000_u64.to_ne_bytes());
-        job[76] = 1;
-        bytes.extend(job);
-        bytes.extend(b"body\r\n");
-    }
+    let log = version_5_log(&["body"; 3]);
     let record = 8 + 7 + 77 + 6;
-    bytes[4 + record + 8 + 7 + 76] = 99;
-    fs::write(log.join("binlog.1"), bytes).unwrap();
+    overwrite(&log.join("binlog.1"), 4 + record + 8 + 7 + 76, &[99]);
     let (text, _) = check(log.path(), DAMAGED);
     text.says(&[&format!("binlog.1 at byte {}: unknown job state 99", 4 + record)]);
     wal("repair", log.path(), &[]).ended(SOUND);

@@ -33,12 +33,13 @@ pub struct Setup {
     frontends: Option<u32>,
     flags: Vec<String>,
     wal: Option<PathBuf>,
+    env: Vec<(String, String)>,
 }
 
 impl Setup {
     pub fn new(binary: Binary) -> Setup {
         let listen = Listen::port(&["-l", "127.0.0.1", "-p", "{port}"]);
-        Setup { binary, listen, slots: None, frontends: None, flags: Vec::new(), wal: None }
+        Setup { binary, listen, slots: None, frontends: None, flags: Vec::new(), wal: None, env: Vec::new() }
     }
 
     pub fn of(variant: Variant) -> Setup {
@@ -84,6 +85,12 @@ impl Setup {
         self
     }
 
+    /// With this variable in its environment.
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts, if nothing else was said on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
     pub fn start(&self) -> Server {
         let directory = TempDir::new("server");
@@ -118,7 +125,7 @@ impl Setup {
         if let Some(directory) = &self.wal {
             command.arg("-b").arg(directory);
         }
-        command.args(&self.flags);
+        command.args(&self.flags).envs(self.env.iter().map(|(name, value)| (name, value)));
         if self.binary == Binary::Trellis {
             let of_ours = [("--slots", self.slots), ("--frontends", self.frontends)];
             for (flag, count) in of_ours.iter().filter_map(|(flag, count)| Some((flag, (*count)?))) {

@@ -1,0 +1,294 @@
+//! `trellis migrate` and `trellis export`: the jobs of a data directory in a new one of another shape.
+//!
+//! Offline. The source is read only, and locked while it is. The target is made beside its final name, compared job by
+//! job with the source (`verify`), and appears by one rename: whatever stops this, the source is as it was and there
+//! is no half target. Memory follows the number of live jobs, not their bodies.
+//!
+//! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below which
+//! id that is so. A flat target is exactly a single-process server's directory.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
+use super::copy::{beside, give_to_owner_of, make_dir_like, sync_dir};
+use super::hold::{Hold, Look};
+use super::progress::Progress;
+use super::verify::verify;
+use super::{DataDir, io_fatal};
+use crate::error::{Exit, Fatal};
+use crate::limits;
+use crate::topology::{self, IDENTITY_FILE, Layout, Topology, slot_dir_name};
+use crate::wal::{Bodies, LogWriter, Scan, Verdict, ids};
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    pub from: PathBuf,
+    pub to: PathBuf,
+    /// One: the flat layout.
+    pub slots: u32,
+    pub partitions: u32,
+    /// Size of the target's log files.
+    pub file_bytes: u64,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Outcome {
+    pub to: PathBuf,
+    /// By slot of the target.
+    pub jobs: Vec<u64>,
+    /// Ids up to this one are used up.
+    pub last_id: u64,
+    /// Torn tails of the source, which were left out.
+    pub left_out: Vec<String>,
+    pub took: Duration,
+}
+
+/// The source, read.
+pub(super) struct Source {
+    pub data: DataDir,
+    pub scans: Vec<Scan>,
+    /// The target's slot of each job of each scan, in its order.
+    pub slots: Vec<Vec<u16>>,
+}
+
+pub fn migrate(plan: &Plan) -> Result<Outcome, Fatal> {
+    let begun = Instant::now();
+    let model = target_is_free(plan)?;
+    let data = source_dir(&plan.from)?;
+    let _hold = Hold::to_read(&data)?;
+    let look = Look::take(&data)?;
+    let mut source = read(data)?;
+    let last_id = last_id(&source)?;
+    let topology = topology_of(plan, last_id)?;
+    source.slots = source.scans.iter().map(|scan| slots_of(scan, &topology)).collect();
+
+    let partial = beside(&plan.to, &format!("{PARTIAL}{}", std::process::id()));
+    let build = || {
+        make_dir_like(&partial, &model).map_err(|error| io_fatal(&partial, "making it", error))?;
+        write(plan, &source, &topology, last_id, &partial)?;
+        verify(&source, &partial, &topology)?;
+        look.unchanged(&source.data)?;
+        appear(&partial, &plan.to)
+    };
+    if let Err(fatal) = build() {
+        let _ = fs::remove_dir_all(&partial);
+        return Err(fatal);
+    }
+    let mut jobs = vec![0; topology.slots as usize];
+    source.slots.iter().flatten().for_each(|&slot| jobs[usize::from(slot)] += 1);
+    let torn = |scan: &Scan, dir: &Path| -> Vec<String> {
+        scan.findings.iter().map(|finding| format!("{}/{finding}", dir.display())).collect()
+    };
+    let logs = source.scans.iter().zip(&source.data.logs);
+    let left_out = logs.flat_map(|(scan, log)| torn(scan, &log.path)).collect();
+    Ok(Outcome { to: plan.to.clone(), jobs, last_id, left_out, took: begun.elapsed() })
+}
+
+/// What stands behind the target's name while it is made; the process's number follows.
+const PARTIAL: &str = ".partial-";
+
+impl Outcome {
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |words: &str| writeln!(text, "{words}").expect("a string takes any text");
+        for torn in &self.left_out {
+            line(&format!("left out: {torn}"));
+        }
+        if let [_, _, ..] = self.jobs[..] {
+            for (slot, jobs) in self.jobs.iter().enumerate() {
+                line(&format!("{}/{}: {jobs} jobs", self.to.display(), slot_dir_name(slot as u16)));
+            }
+        }
+        let (to, jobs, id) = (self.to.display(), self.jobs.iter().sum::<u64>(), self.last_id);
+        let memory = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
+            .map_or(0, |usage| usage.max_rss() / 1024);
+        let took = self.took.as_secs_f64();
+        line(&format!("{to}: {jobs} jobs, compared with the source; ids go on above {id}"));
+        line(&format!("took {took:.1} s and {memory} MiB of memory"));
+        text
+    }
+}
+
+/// Returns what the target's directory is to look like: the source's.
+fn target_is_free(plan: &Plan) -> Result<fs::Metadata, Fatal> {
+    let Plan { from, to, .. } = plan;
+    let model = fs::metadata(from).map_err(|error| io_fatal(from, "looking at the source", error))?;
+    if fs::symlink_metadata(to).is_ok() {
+        let reason = "is there already: name a place that is free, or move it away";
+        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
+    }
+    let parent = parent_of(to);
+    let absolute = |path: &Path| path.canonicalize().map_err(|e| io_fatal(path, "the target's place", e));
+    if absolute(parent)?.starts_with(absolute(from)?) {
+        let reason = "is inside of the source, which is not to be changed: name a place outside";
+        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
+    }
+    leftovers(to);
+    Ok(model)
+}
+
+/// Says what runs that were stopped have left.
+fn leftovers(to: &Path) {
+    let Some(name) = to.file_name().map(|name| format!("{}{PARTIAL}", name.to_string_lossy())) else {
+        return;
+    };
+    for entry in fs::read_dir(parent_of(to)).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&name) {
+            let path = entry.path();
+            eprintln!(
+                "trellis: {}: left by a run that was stopped, or that goes on; of no use",
+                path.display()
+            );
+        }
+    }
+}
+
+fn source_dir(from: &Path) -> Result<DataDir, Fatal> {
+    let refuse = |reason: &str| Err(Fatal::new(Exit::Data, format!("{}: {reason}", from.display())));
+    if from.join(IDENTITY_FILE).exists() {
+        return refuse("this is one slot's directory: give the data directory that it is in");
+    }
+    let data = DataDir::look(from)?;
+    if let Some(fault) = data.faults.first() {
+        return refuse(&format!("can't be the source: {fault}"));
+    }
+    if data.logs.is_empty() {
+        return refuse("there are no logs in it: a server can start in an empty directory with any --slots");
+    }
+    Ok(data)
+}
+
+fn read(data: DataDir) -> Result<Source, Fatal> {
+    let progress = Progress::bytes("reading", data.log_bytes()?);
+    let mut scans: Vec<Scan> = Vec::new();
+    let mut seen = HashSet::new();
+    for log in &data.logs {
+        let scan = data.scan(log, &|bytes| progress.advance(bytes))?;
+        if scan.verdict() == Verdict::Refused {
+            let faults = scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED);
+            let faults: Vec<String> = faults.map(|fault| format!("{}/{fault}", log.path.display())).collect();
+            let way_out =
+                "`trellis wal check` lists all, `trellis wal repair` makes a copy and keeps what is whole";
+            return Err(Fatal::new(Exit::Data, format!("{}\n{way_out}", faults.join("\n"))));
+        }
+        if data.logs.len() > 1 {
+            if let Some(twice) = scan.jobs.iter().find(|job| !seen.insert(job.id())) {
+                let reason = format!("job {} is in another slot as well", twice.id());
+                return Err(Fatal::new(Exit::Data, format!("{}: {reason}", log.path.display())));
+            }
+        }
+        scans.push(scan);
+    }
+    drop(progress);
+    Ok(Source { data, scans, slots: Vec::new() })
+}
+
+/// The highest id that the source has handed out, as far as anything there tells.
+fn last_id(source: &Source) -> Result<u64, Fatal> {
+    let routed = source.data.topology.as_ref().map_or(0, |topology| topology.first_routed_id);
+    let mut last_id = routed.saturating_sub(1);
+    for (log, scan) in source.data.logs.iter().zip(&source.scans) {
+        last_id = last_id.max(scan.max_id).max(ids::used_up(&log.path)?);
+    }
+    if last_id + limits::ID_BLOCK >= limits::JOB_ID_END {
+        let reason = format!("it has handed out id {last_id}; ids end below {}", limits::JOB_ID_END);
+        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", source.data.path.display())));
+    }
+    Ok(last_id)
+}
+
+fn topology_of(plan: &Plan, last_id: u64) -> Result<Topology, Fatal> {
+    let layout = if plan.slots == 1 { Layout::Flat } else { Layout::Slots };
+    let server_id = topology::new_server_id().map_err(|error| Fatal::temporary("/dev/urandom", error))?;
+    let mut topology = Topology::new(plan.slots, plan.partitions, layout, &server_id)?;
+    topology.first_routed_id = last_id + 1;
+    topology.validate()?;
+    Ok(topology)
+}
+
+fn slots_of(scan: &Scan, topology: &Topology) -> Vec<u16> {
+    scan.jobs.iter().map(|job| topology.slot_of(&job.tube)).collect()
+}
+
+/// Where a slot's logs are, below a directory of this topology.
+pub(super) fn log_dir(dir: &Path, topology: &Topology, slot: u16) -> PathBuf {
+    match topology.layout {
+        Layout::Flat => dir.to_owned(),
+        Layout::Slots => dir.join(slot_dir_name(slot)),
+    }
+}
+
+/// Makes the whole target, all of it on disk.
+fn write(plan: &Plan, source: &Source, topology: &Topology, last_id: u64, to: &Path) -> Result<(), Fatal> {
+    if topology.layout == Layout::Slots {
+        topology::create(to, topology, &[])?;
+    }
+    let slots = 0..topology.slots as u16;
+    let dirs: Vec<PathBuf> = slots.map(|slot| log_dir(to, topology, slot)).collect();
+    let mut writers: Vec<LogWriter> =
+        dirs.iter().map(|dir| LogWriter::new(dir, 1, plan.file_bytes)).collect();
+    let highest = source.scans.iter().flat_map(|scan| scan.jobs.iter()).map(|job| job.id()).max();
+    // A single-process server knows of used up ids by its log only.
+    if topology.layout == Layout::Flat && last_id > highest.unwrap_or(0) {
+        writers[0].append_used_up(last_id)?;
+    }
+    let total = source.slots.iter().map(|slots| slots.len() as u64).sum();
+    let progress = Progress::jobs("writing", total);
+    for ((log, scan), slots) in source.data.logs.iter().zip(&source.scans).zip(&source.slots) {
+        let mut bodies = Bodies::new(&log.path);
+        for (job, &slot) in scan.jobs.iter().zip(slots) {
+            writers[usize::from(slot)].append(job, &mut bodies)?;
+            progress.advance(1);
+        }
+    }
+    for (writer, dir) in writers.into_iter().zip(&dirs) {
+        writer.finish()?;
+        ids::store(dir, last_id)?;
+        sync_dir(dir).map_err(|error| io_fatal(dir, "syncing it", error))?;
+    }
+    sync_dir(to).map_err(|error| io_fatal(to, "syncing it", error))?;
+    give_away(to, &plan.from).map_err(|error| io_fatal(to, "giving it to the owner of the source", error))
+}
+
+fn give_away(dir: &Path, model: &Path) -> io::Result<()> {
+    let like = fs::metadata(model)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        give_to_owner_of(&entry.path(), &like)?;
+        if entry.file_type()?.is_dir() {
+            fs::set_permissions(entry.path(), like.permissions())?;
+            give_away(&entry.path(), model)?;
+        }
+    }
+    Ok(())
+}
+
+/// The target takes its name, unless somebody else has taken it.
+fn appear(partial: &Path, to: &Path) -> Result<(), Fatal> {
+    let said = |error: io::Error| io_fatal(to, "putting it in place", error);
+    match renameat2(AT_FDCWD, partial, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        Ok(()) => {}
+        // A file system that can't do it at once.
+        Err(nix::Error::EINVAL | nix::Error::ENOSYS) if fs::symlink_metadata(to).is_err() => {
+            fs::rename(partial, to).map_err(said)?;
+        }
+        Err(error) => return Err(said(error.into())),
+    }
+    // It is there: an error now must not take it away again.
+    if let Err(error) = sync_dir(parent_of(to)) {
+        eprintln!("trellis: {}: syncing it: {error}", parent_of(to).display());
+    }
+    Ok(())
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
