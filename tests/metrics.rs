@@ -309,7 +309,7 @@ fn health_and_restarts_follow_the_death_and_the_stall_of_an_owner() {
     let (_, reason) = wait_for("the failure", DEADLINE, || {
         Some(health(address, "/healthz")).filter(|(_, body)| body.starts_with("slot 1 is failed"))
     });
-    assert!(reason.contains("ended with code 10"), "{reason}");
+    assert!(reason.contains("ended with code 1: "), "{reason}");
     assert_eq!(Metrics::scrape(address).sum("trellis_process_failed", &of_slot_1), 1.0);
     let frontend = child(&server, "trellis frontend --number 0");
     kill(frontend, Signal::SIGSTOP).unwrap();

@@ -48,8 +48,6 @@ pub struct Frontend<'a> {
     sessions: Slab<Session>,
     /// Sessions to look after in this round.
     list: Vec<usize>,
-    /// Slots whose outbox was full when a command could not be begun.
-    full: Vec<u16>,
     room: Vec<u8>,
     alarms: Alarms,
     usage: Usage<'a>,
@@ -89,6 +87,7 @@ impl<'a> Frontend<'a> {
             record,
             facts: Facts::gather()?,
             default_tube: TubeName::new(b"default").expect("a valid name"),
+            overfull: Vec::new(),
             last_epoch: 0,
             now: Instant::now(),
         };
@@ -104,7 +103,6 @@ impl<'a> Frontend<'a> {
             inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
             sessions: Slab::new(),
             list: Vec::new(),
-            full: Vec::new(),
             room: vec![0; 2 * CLIENT_READ_BYTES],
             alarms: Alarms::default(),
             usage: Usage::new(record),
@@ -178,15 +176,11 @@ impl<'a> Frontend<'a> {
                 self.link_lost(slot);
             }
         }
-        let drained: Vec<u16> = self.full.iter().copied().filter(|&s| !self.ctx.owners.is_full(s)).collect();
-        if !drained.is_empty() {
-            self.full.retain(|s| !drained.contains(s));
-            self.look_after_all(|session| !session.input.is_empty());
-        }
-        for slot in 0..self.ctx.owners.count() {
-            if self.ctx.owners.is_full(slot) && !self.full.contains(&slot) {
-                self.full.push(slot);
-            }
+        let owners = &self.ctx.owners;
+        let before = self.ctx.overfull.len();
+        self.ctx.overfull.retain(|&slot| owners.is_full(slot));
+        if self.ctx.overfull.len() < before {
+            self.look_after_all(|session| session.stalled);
         }
         Ok(())
     }

@@ -13,15 +13,19 @@ use crate::protocol::{Command, Line, command, line};
 use crate::scoreboard::Field;
 
 impl Session {
-    /// Whether something can be begun for the slot now. If its owner is away, the session waits for it.
-    pub fn available(&mut self, ctx: &Context<'_>, slot: u16) -> bool {
+    /// Whether something can be begun for the slot now. If its owner is away or behind, the session waits for it.
+    pub fn available(&mut self, ctx: &mut Context<'_>, slot: u16) -> bool {
         if !ctx.owners.is_up(slot) {
             if self.waits_for.is_none_or(|(waited, _)| waited != slot) {
                 self.waits_for = Some((slot, ctx.server.clock_now()));
             }
             return false;
         }
-        !ctx.owners.is_full(slot)
+        let full = ctx.owners.is_full(slot);
+        if full && !ctx.overfull.contains(&slot) {
+            ctx.overfull.push(slot);
+        }
+        !full
     }
 
     /// The slot's owner is gone.

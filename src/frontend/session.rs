@@ -31,6 +31,8 @@ pub struct Context<'a> {
     pub record: Record<'a>,
     pub facts: Facts,
     pub default_tube: TubeName,
+    /// Slots whose owner was too far behind when a command was to be begun: sessions wait for it to catch up.
+    pub overfull: Vec<u16>,
     /// The last epoch given to a session or an attachment; none is used twice in a generation.
     pub last_epoch: u32,
     /// When the wake-up began whose events are dealt with.
