@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod child;
 pub mod cli;
+pub mod compare;
 pub mod core_ffi;
 pub mod error;
 pub mod frontend;

@@ -255,3 +255,19 @@ pub const BENCH_STOP: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// How long one process is stopped to see what the others do: many times the longest undisturbed wait.
 pub const BENCH_STALL: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How long a comparison waits for a reply or a number that must come. Only a difference takes that long.
+pub const COMPARE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How late a step of a scenario about time may begin: what falls due is at least a quarter of a second away.
+pub const COMPARE_LATE: std::time::Duration = std::time::Duration::from_millis(150);
+
+/// How often a scenario that showed a difference is tried again before the difference is taken for chance.
+pub const COMPARE_LOOKS: u32 = 3;
+
+/// How long a scenario is made shorter.
+pub const COMPARE_SHORTEN: std::time::Duration = std::time::Duration::from_secs(90);
+
+/// A pause between two recorded steps from which on it is kept: shorter ones mean nothing to a server whose unit is
+/// the second.
+pub const COMPARE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use trellis::cli::{self, Command, Saying};
 use trellis::error::{Exit, Fatal};
-use trellis::{bench, child, log, supervisor};
+use trellis::{bench, child, compare, log, supervisor};
 
 fn main() -> ExitCode {
     let parsed = cli::parse(std::env::args_os());
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             code(end)
         }
         Command::Role { role, index, generation } => code(child::run(role, index, generation)),
+        Command::Compare(options) => said(compare::run(&options)),
         Command::Bench(options) => said(bench::run(&options)),
         Command::BenchLoad => said(bench::load::run()),
         Command::Topology(request) => match cli::topology::run(&request) {

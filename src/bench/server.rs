@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::interrupt;
@@ -225,6 +225,11 @@ impl Server {
     pub fn process_of_slot(&self, slot: u16) -> Option<i32> {
         let of_slot = |role| role == Role::Server || role == Role::Owner(slot);
         self.processes.iter().find(|(role, _)| of_slot(*role)).map(|(_, pid)| *pid)
+    }
+
+    /// Of Trellis to the supervisor.
+    pub fn signal(&self, signal: Signal) -> Result<(), Fatal> {
+        kill(Pid::from_raw(self.pid()), signal).map_err(|e| Fatal::temporary("signal to a server", e))
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -1,11 +1,12 @@
 //! The command line: arguments to a command, without doing any of it.
 //!
 //! `serve` is the default and takes stock's flags exactly as stock does; `topology` and `wal` look at a data
-//! directory, `migrate` makes another, `status` asks a running server, and `bench` measures beside the original;
-//! `role` is how the supervisor starts its children and is listed nowhere. Parsing reads no file, writes nothing
-//! and never exits: what is to be said comes back as text, for `main` to print.
+//! directory, `migrate` makes another, `status` asks a running server, `bench` measures beside the
+//! original and `compare` compares with it; `role` is how the supervisor starts its children and is listed
+//! nowhere. Parsing reads no file, writes nothing and never exits: what is to be said comes back as text, for `main` to print.
 
 pub mod bench;
+pub mod compare;
 pub mod migrate;
 mod numbers;
 pub mod role;
@@ -27,6 +28,7 @@ pub use serve::Settings;
 pub enum Command {
     Serve(Settings),
     Topology(topology::Request),
+    Compare(crate::compare::Options),
     Bench(crate::bench::Options),
     /// The load of `bench`.
     BenchLoad,
@@ -66,6 +68,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     let mut words: Vec<OsString> = arguments.collect();
     let first = words.first().and_then(|word| word.to_str()).unwrap_or_default();
     match first {
+        "compare" => just(compare::parse(&words)),
         "bench" => just(bench::parse(&words)),
         "bench-load" => just(Command::BenchLoad),
         "topology" => just(topology::parse(&words)),
@@ -83,6 +86,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
 
 fn just(command: Command) -> Parsed {
     Parsed { notes: Vec::new(), command }
+}
+
+/// A wrong argument that clap does not see.
+fn refuse(text: String) -> Command {
+    Command::Say(Saying { text, to_stdout: false, exit: Exit::Usage })
 }
 
 /// What clap has to say: help to stdout, a wrong argument to stderr with stock's code for it.

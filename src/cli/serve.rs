@@ -118,6 +118,7 @@ Other commands:
  {program} topology show|route --help
  {program} wal check|dump|repair --help
  {program} migrate|export --help
+ {program} compare --help
  {program} bench --help",
         sync = limits::SYNC_MS_DEFAULT,
         job = limits::JOB_BYTES_DEFAULT,
