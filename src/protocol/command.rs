@@ -236,4 +236,60 @@ mod tests {
             assert_eq!(of(line), Command::Other, "{line}");
         }
     }
+
+    /// Lines near the edge of every rule: words, numbers and blanks put together at random.
+    fn lines() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+        use proptest::prelude::*;
+        let word = prop::sample::select(vec![
+            "put ",
+            "peek ",
+            "peek-ready",
+            "reserve",
+            "reserve-with-timeout ",
+            "reserve-job ",
+            "delete ",
+            "release ",
+            "bury ",
+            "kick ",
+            "kick-job ",
+            "touch ",
+            "stats",
+            "stats-job ",
+            "stats-tube ",
+            "use ",
+            "watch ",
+            "ignore ",
+            "list-tubes",
+            "list-tube-used",
+            "list-tubes-watched",
+            "quit",
+            "pause-tube",
+            "",
+        ]);
+        let piece = prop_oneof![
+            any::<u64>().prop_map(|n| n.to_string().into_bytes()),
+            Just(b" ".to_vec()),
+            Just(b"default".to_vec()),
+            prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        (word, prop::collection::vec(piece, 0..8))
+            .prop_map(|(word, pieces)| [word.as_bytes(), &pieces.concat()].concat())
+    }
+
+    proptest::proptest! {
+        /// What is not refused keeps to its bounds, whatever the line.
+        #[test]
+        fn command_of_any_line_is_within_its_bounds(line in lines()) {
+            match command(&line, 1000) {
+                Command::Put { body } => assert!(body <= 1000),
+                Command::PutTooBig { body } => assert!(body > 1000),
+                Command::Reserve { timeout: Some(seconds) } => assert!(seconds <= i32::MAX as u32),
+                Command::Quit => assert!(line.starts_with(b"quit")),
+                _ => {}
+            }
+            if line.contains(&0) {
+                assert_eq!(command(&line, 1000), Command::Other);
+            }
+        }
+    }
 }

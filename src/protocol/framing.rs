@@ -55,6 +55,8 @@ pub fn discard(bytes: &[u8]) -> Discard {
 
 #[cfg(test)]
 mod tests {
+    use proptest::strategy::Strategy;
+
     use super::*;
 
     #[test]
@@ -83,5 +85,55 @@ mod tests {
         bytes.resize(LINE_BYTES, b'y');
         assert_eq!(line(&bytes), Line::TooLong);
         assert_eq!(discard(b"\r\nstats\r\n"), Discard::Ends(2));
+    }
+
+    /// The same bytes as `line` sees them when they come one at a time, as stock reads them: the lines, and where an
+    /// over-long one ends.
+    fn one_by_one(bytes: &[u8]) -> Vec<(bool, usize)> {
+        let (mut found, mut start, mut discarding) = (Vec::new(), 0, false);
+        for end in 0..=bytes.len() {
+            let window = &bytes[start..end];
+            if let Some(length) = line_end(window) {
+                found.push((discarding, start + length));
+                (start, discarding) = (start + length, false);
+            } else if window.len() == LINE_BYTES {
+                (start, discarding) = (end, true);
+            }
+        }
+        found
+    }
+
+    fn all_at_once(bytes: &[u8]) -> Vec<(bool, usize)> {
+        let (mut found, mut at, mut discarding) = (Vec::new(), 0, false);
+        loop {
+            match line(&bytes[at..]) {
+                Line::Whole(length) => {
+                    at += length;
+                    found.push((std::mem::take(&mut discarding), at));
+                }
+                Line::TooLong => {
+                    at += LINE_BYTES;
+                    discarding = true;
+                }
+                Line::Incomplete => return found,
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_the_bytes_came(
+            pieces in proptest::collection::vec(
+                proptest::prop_oneof![
+                    proptest::strategy::Just(b"\r\n".to_vec()),
+                    proptest::strategy::Just(b"\r".to_vec()),
+                    (0_usize..300).prop_map(|n| vec![b'x'; n]),
+                ],
+                0..12,
+            )
+        ) {
+            let bytes = pieces.concat();
+            assert_eq!(all_at_once(&bytes), one_by_one(&bytes));
+        }
     }
 }
