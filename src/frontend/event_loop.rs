@@ -170,7 +170,7 @@ impl<'a> Frontend<'a> {
         }
         list.append(&mut self.list);
         self.list = list;
-        for slot in self.ctx.owners.send() {
+        for slot in self.ctx.owners.send(self.poll.registry(), link_token) {
             self.drain(slot)?;
             if self.ctx.owners.is_up(slot) {
                 self.link_lost(slot);
@@ -425,7 +425,7 @@ impl<'a> Frontend<'a> {
             index: self.start.index,
             fingerprint: self.start.topology.fingerprint().to_string(),
         };
-        let token = Token(FIRST_LINK + usize::from(who.index));
+        let token = link_token(who.index);
         let inbox = Link::new(fd, self.start.generation, who.generation).and_then(|mut link| {
             link.outbox.push(Header::new(Kind::LinkHello, SessionId::default(), 0), &control::encode(&hello));
             self.ctx.owners.up(who.index, link, self.poll.registry(), token)
@@ -498,6 +498,10 @@ impl<'a> Frontend<'a> {
         self.stopping |= progress == Progress::Gone || self.channel.flush() == Progress::Gone;
         Ok(())
     }
+}
+
+fn link_token(slot: u16) -> Token {
+    Token(FIRST_LINK + usize::from(slot))
 }
 
 fn greets(payload: &[u8], slot: u16, start: &Start) -> bool {

@@ -2,15 +2,16 @@
 //! (`event_loop`), so that frames can be answered while they are looked at.
 
 use mio::net::UnixStream;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
-use crate::ipc::socket::{self, Link, Progress};
+use crate::ipc::socket::{self, Link, LinkInterest, Progress};
 use crate::ipc::{Inbox, Outbox};
 
 /// The sending half of a link.
 struct Sender {
     stream: UnixStream,
     outbox: Outbox,
+    interest: LinkInterest,
 }
 
 pub struct Owners {
@@ -47,9 +48,9 @@ impl Owners {
 
     /// Takes a link to a new generation of a slot. What comes over it goes to the inbox that is returned.
     pub fn up(&mut self, slot: u16, link: Link, registry: &Registry, token: Token) -> std::io::Result<Inbox> {
-        let Link { mut stream, inbox, outbox } = link;
-        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        self.slots[usize::from(slot)] = Some(Sender { stream, outbox });
+        let Link { mut stream, inbox, outbox, interest } = link;
+        interest.register(&mut stream, registry, token)?;
+        self.slots[usize::from(slot)] = Some(Sender { stream, outbox, interest });
         Ok(inbox)
     }
 
@@ -66,14 +67,15 @@ impl Owners {
         }
     }
 
-    /// Sends what is queued, one write a link, and says which links are broken.
-    pub fn send(&mut self) -> Vec<u16> {
+    /// Sends what is queued, one write a link, and says which links are broken. `token_of` names each slot's link.
+    pub fn send(&mut self, registry: &Registry, token_of: impl Fn(u16) -> Token) -> Vec<u16> {
         let mut broken = Vec::new();
         for (number, slot) in self.slots.iter_mut().enumerate() {
-            if let Some(sender) = slot
-                && socket::send(&mut sender.stream, &mut sender.outbox) == Progress::Gone
+            let number = number as u16;
+            if let Some(Sender { stream, outbox, interest }) = slot
+                && socket::send(stream, outbox, interest, registry, token_of(number)) == Progress::Gone
             {
-                broken.push(number as u16);
+                broken.push(number);
             }
         }
         broken

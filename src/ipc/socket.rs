@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
 
 use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
     socketpair,
@@ -48,12 +49,49 @@ pub struct Link {
     pub stream: UnixStream,
     pub inbox: Inbox,
     pub outbox: Outbox,
+    pub interest: LinkInterest,
+}
+
+/// Which events of a link are asked for. To be told when it can be written costs a wake-up for each message that
+/// the peer reads, so it is asked for only while something could not be sent.
+#[derive(Default)]
+pub struct LinkInterest {
+    writable: bool,
+}
+
+impl LinkInterest {
+    /// Registers a new link.
+    pub fn register(&self, stream: &mut UnixStream, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(stream, token, Interest::READABLE)
+    }
+
+    /// After a send: asks for what is of interest now. `token` is the link's.
+    pub fn sent(
+        &mut self,
+        progress: Progress,
+        stream: &mut UnixStream,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<()> {
+        let blocked = progress == Progress::More;
+        if blocked != self.writable {
+            self.writable = blocked;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            registry.reregister(stream, token, if blocked { both } else { Interest::READABLE })?;
+        }
+        Ok(())
+    }
 }
 
 impl Link {
     /// Takes over one end of a pair, between processes of these generations.
     pub fn new(fd: OwnedFd, ours: u32, theirs: u32) -> io::Result<Link> {
-        Ok(Link { stream: stream(fd)?, inbox: Inbox::of(theirs), outbox: Outbox::new(ours) })
+        Ok(Link {
+            stream: stream(fd)?,
+            inbox: Inbox::of(theirs),
+            outbox: Outbox::new(ours),
+            interest: LinkInterest::default(),
+        })
     }
 
     /// One read of what has come. A full read says `More`.
@@ -61,9 +99,10 @@ impl Link {
         receive(&mut self.stream, &mut self.inbox)
     }
 
-    /// Sends what is queued, as far as the peer takes it now. `More`: it takes no more for the moment.
-    pub fn send(&mut self) -> Progress {
-        send(&mut self.stream, &mut self.outbox)
+    /// Sends what is queued, as far as the peer takes it now. `More`: it takes no more for the moment, and an event
+    /// will say when it does.
+    pub fn send(&mut self, registry: &Registry, token: Token) -> Progress {
+        send(&mut self.stream, &mut self.outbox, &mut self.interest, registry, token)
     }
 }
 
@@ -86,7 +125,21 @@ pub fn receive(stream: &mut UnixStream, inbox: &mut Inbox) -> Progress {
 }
 
 /// `Link::send`, for a link whose parts are kept apart.
-pub fn send(stream: &mut UnixStream, outbox: &mut Outbox) -> Progress {
+pub fn send(
+    stream: &mut UnixStream,
+    outbox: &mut Outbox,
+    interest: &mut LinkInterest,
+    registry: &Registry,
+    token: Token,
+) -> Progress {
+    let progress = write_all(stream, outbox);
+    match interest.sent(progress, stream, registry, token) {
+        Ok(()) => progress,
+        Err(_) => Progress::Gone,
+    }
+}
+
+fn write_all(stream: &mut UnixStream, outbox: &mut Outbox) -> Progress {
     while !outbox.is_empty() {
         match stream.write(outbox.pending()) {
             Ok(n) => outbox.sent(n),

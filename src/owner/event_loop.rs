@@ -127,7 +127,7 @@ impl<'a> Owner<'a> {
         self.numbers.publish(&self.engine, self.sessions.len(), self.commit.syncs());
         let mut gone = Vec::new();
         for (key, peer) in &mut self.peers {
-            if peer.link.send() == Progress::Gone {
+            if peer.link.send(self.poll.registry(), Token(FIRST_LINK + key)) == Progress::Gone {
                 gone.push(key);
             } else if peer.more && !peer.link.outbox.is_full() {
                 timeout = Duration::ZERO;
@@ -233,8 +233,7 @@ impl<'a> Owner<'a> {
         link.outbox.push(Header::new(Kind::LinkHello, SessionId::default(), 0), &control::encode(&hello));
         let entry = self.peers.vacant_entry();
         let token = Token(FIRST_LINK + entry.key());
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut link.stream, token, interest) {
+        if let Err(error) = link.interest.register(&mut link.stream, self.poll.registry(), token) {
             return warn!(%error, "link");
         }
         info!(frontend = who.index, generation = who.generation, "link up");
