@@ -23,6 +23,8 @@
 #define conndeadlinesoon mend_conndeadlinesoon
 #define walresvput mend_walresvput
 #define walresvupdate mend_walresvupdate
+#define walwrite mend_walwrite
+#define walmaint mend_walmaint
 #define job_list_remove mend_job_list_remove
 #define job_list_insert mend_job_list_insert
 #define heapinsert count_heapinsert
@@ -38,6 +40,8 @@
 #undef conndeadlinesoon
 #undef walresvput
 #undef walresvupdate
+#undef walwrite
+#undef walmaint
 #undef job_list_remove
 #undef job_list_insert
 #undef heapinsert
@@ -50,6 +54,7 @@ void connsched(Conn *c);
 int conndeadlinesoon(Conn *c);
 int walresvput(Wal *w, Job *j);
 int walresvupdate(Wal *w);
+int walwrite(Wal *w, Job *j);
 Job *job_list_remove(Job *j);
 void job_list_insert(Job *head, Job *j);
 int heapinsert(Heap *h, void *x);
@@ -264,9 +269,37 @@ mend_walresvupdate(Wal *w)
     return 0;
 }
 
+/* W11: what is live of a job is its full record. The core counts each short one as well, so that a log of many
+ * changes to few jobs would never look worth compacting. */
+static void
+count_live(Wal *w, Job *j, int bytes)
+{
+    w->alive += bytes - j->walused;
+    j->walused = bytes;
+}
+
+int
+mend_walwrite(Wal *w, Job *j)
+{
+    int before = j->walused;
+    bool is_short = j->file;
+    int r = walwrite(w, j);
+    if (is_short && j->file)
+        count_live(w, j, before);
+    return r;
+}
+
+void
+mend_walmaint(Wal *w)
+{
+    wal_io_compact(w);
+}
+
 Job *
 mend_job_list_remove(Job *j)
 {
+    if (replaying && j && j->file) /* W11 */
+        count_live(&srv.wal, j, sizeof(int) + strlen(j->tube->name) + sizeof(Jobrec) + j->r.body_size);
     if (j && j->r.state == Reserved)
         unreserved = j;
     return job_list_remove(j);
@@ -326,8 +359,8 @@ log_release(Conn *c)
     if (!z)
         return; /* no space: as stock, the release holds until a restart */
     j->walresv += z;
-    walwrite(&c->srv->wal, j);
-    walmaint(&c->srv->wal);
+    mend_walwrite(&c->srv->wal, j);
+    mend_walmaint(&c->srv->wal);
 }
 
 static bool

@@ -30,4 +30,8 @@ int wal_io_close(int fd);
 int wal_io_fsync(int fd);
 int wal_io_unlink(const char *path);
 
+/* walg_unit.c: moves jobs out of the oldest files while the log is more than thrice its live bytes */
+struct Wal;
+void wal_io_compact(struct Wal *w);
+
 #endif

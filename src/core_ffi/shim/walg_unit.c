@@ -7,3 +7,20 @@
 #define unlink wal_io_unlink
 #define close wal_io_close
 #include "walg.c"
+
+/* W11: as walmaint compacts, but stops when there is nothing to move: with few live bytes the ratio is in the ten
+ * thousands, and each of its steps would only find that. A file at the head without a job goes by itself. */
+void
+wal_io_compact(Wal *w)
+{
+    if (!w->use)
+        return;
+    for (int r = ratio(w); r >= 2; r--) {
+        if (w->head == w->cur || w->head->next == w->cur)
+            return;
+        Job *j = w->head->jlist.fnext;
+        if (!j || j == &w->head->jlist)
+            return;
+        moveone(w);
+    }
+}
