@@ -5,7 +5,7 @@
  * FAULT_AT     at which of them, from 1 on
  * FAULT_DO     kill (SIGKILL in place of the call), after (SIGKILL behind it), half (SIGKILL behind half of a
  *              write), a path (waits until that FIFO was opened for writing and closed again), or the number of an
- *              errno with which it fails
+ *              errno with which it fails; with a plus behind it, as each later one does
  * FAULT_ONCE   a file that must not exist, and is made: the fault happens in one process only
  * FAULT_TRACE  a file that gets a line for each call on a file: "pid call name bytes"
  * FAULT_CLOCK  while this file exists the wall clock is an hour back
@@ -67,7 +67,10 @@ happens(const char *call, const char *path, size_t bytes)
     }
     if (!at || !call_name || (strcmp(call_name, call) != 0 && strcmp(call_name, "any") != 0))
         return NULL;
-    if (__atomic_add_fetch(&seen, 1, __ATOMIC_SEQ_CST) != at)
+    long now = __atomic_add_fetch(&seen, 1, __ATOMIC_SEQ_CST);
+    if (now > at && strchr(action, '+'))
+        return action;
+    if (now != at)
         return NULL;
     if (once_file && syscall(SYS_openat, AT_FDCWD, once_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) < 0)
         return NULL;

@@ -2,8 +2,6 @@
 //!
 //! It needs the C compiler that the package is built with. The same fault can be put to both servers.
 
-#![allow(dead_code)]
-
 use crate::support::{Setup, TempDir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +23,8 @@ pub enum Act {
     /// SIGKILL behind half of a write.
     KillHalfWay,
     Fail(i32),
+    /// From that call on each fails.
+    FailOnwards(i32),
 }
 
 impl Fault {
@@ -46,6 +46,7 @@ impl Fault {
             Act::KillAfter => "after".to_owned(),
             Act::KillHalfWay => "half".to_owned(),
             Act::Fail(errno) => errno.to_string(),
+            Act::FailOnwards(errno) => format!("{errno}+"),
         };
         self.with("FAULT_CALL", call)
             .with("FAULT_AT", &number.to_string())

@@ -7,8 +7,12 @@ mod support;
 
 mod fault;
 mod ids;
+mod kills;
+mod log_faults;
 mod logs;
 mod migrate;
+mod no_space;
 mod recovery;
+mod sync;
 mod tool;
 mod wal_tools;

@@ -260,6 +260,7 @@ impl Client {
                 self.inbox.extend_from_slice(&piece[..length]);
                 true
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(deadline),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => false,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                 self.note("gets a reset", b"");

@@ -1,0 +1,194 @@
+//! S1 to S3: no space for another log file. What is refused has no effect, and what was acknowledged stays.
+
+use crate::fault::{Act, Fault};
+use crate::logs::{contents, inserted, put};
+use crate::support::{Client, Server, Setup, TempDir, Variant, on_both};
+use std::path::Path;
+use std::process::Command;
+
+const ENOSPC: i32 = 28;
+const NO_SPACE: &[u8] = b"OUT_OF_MEMORY\r\n";
+
+/// A server whose first log file is its last, filled so that not even a change has room.
+fn full(variant: Variant) -> (TempDir, Fault, Server) {
+    let log = TempDir::new("log");
+    let fault = Fault::on("binlog.").at("create", 2, Act::FailOnwards(ENOSPC));
+    let setup = Setup::of(variant).wal(log.path()).flags(&["-s", "4096", "-f0"]);
+    let server = fault.put_to(setup).start();
+    (log, fault, server)
+}
+
+/// Puts jobs, large ones first, until none fits any more. Returns the last one's id.
+fn fill(client: &mut Client) -> u64 {
+    let mut last = 0;
+    for size in [1000, 100, 10, 1, 0] {
+        loop {
+            let reply = client.call(format!("put 9 0 60 {size}\r\n{}\r\n", "f".repeat(size)));
+            if reply == NO_SPACE {
+                break;
+            }
+            last = inserted(&reply);
+        }
+    }
+    last
+}
+
+/// Leaves no room even for a change. A change of this job is refused last.
+fn fill_with_changes(client: &mut Client, job: u64) {
+    loop {
+        client.call(format!("reserve-job {job}\r\n"));
+        let buried = client.call(format!("bury {job} 0\r\n")) == b"BURIED\r\n";
+        if !buried || client.call(format!("kick-job {job}\r\n")) != b"KICKED\r\n" {
+            return;
+        }
+    }
+}
+
+/// S1. The job of a refused put.
+fn refused_put_leaves_nothing(variant: Variant) {
+    let (_log, _fault, server) = full(variant);
+    let mut client = server.connect("A");
+    let last = fill(&mut client);
+    client.ask("use refused\r\n", "USING refused\r\n");
+    client.ask("put 0 0 60 1\r\nx\r\n", NO_SPACE);
+    let tubes = String::from_utf8(client.call("use default\r\nlist-tubes\r\n")).unwrap();
+    assert_eq!(tubes, "USING default\r\n");
+    let tubes = String::from_utf8(client.reply()).unwrap();
+    // Ids are handed out one after the other: it is above all others.
+    let highest =
+        (1..200).rev().find(|id| client.call(format!("peek {id}\r\n")) != b"NOT_FOUND\r\n").unwrap();
+    if variant.is_trellis() {
+        assert!(!tubes.contains("refused"), "{tubes}");
+        assert_eq!(highest, last, "a refused job is findable");
+    } else {
+        assert!(tubes.contains("refused"), "{tubes}");
+        client.ask(format!("peek {highest}\r\n"), format!("FOUND {highest} 1\r\nx\r\n"));
+    }
+}
+
+/// S2. A bury that is refused, and a release with delay, leave the job with its client.
+fn refused_bury_leaves_the_reservation(variant: Variant) {
+    let (_log, _fault, server) = full(variant);
+    let mut client = server.connect("A");
+    let job = put(&mut client, "0 0 60", "x");
+    let other = put(&mut client, "1 0 60", "y");
+    fill(&mut client);
+    fill_with_changes(&mut client, other);
+    let before = client.stats("stats").number("current-jobs-reserved");
+    client.ask(format!("reserve-job {job}\r\n"), format!("RESERVED {job} 1\r\nx\r\n"));
+    client.ask(format!("bury {job} 0\r\n"), "INTERNAL_ERROR\r\n");
+    client.ask(
+        format!("release {job} 0 60\r\n"),
+        if variant.is_trellis() { NO_SPACE } else { b"NOT_FOUND\r\n" },
+    );
+    let reserved = client.stats("stats").number("current-jobs-reserved") - before;
+    client
+        .ask(format!("delete {job}\r\n"), if variant.is_trellis() { "DELETED\r\n" } else { "NOT_FOUND\r\n" });
+    assert_eq!(reserved, if variant.is_trellis() { 1 } else { 0 });
+}
+
+/// S3. A kick of more jobs than there is room for.
+fn kick_counts_what_it_did_and_stops(variant: Variant) {
+    const BURIED: usize = 5;
+    let (_log, fault, server) = full(variant);
+    let mut client = server.connect("A");
+    for _ in 0..BURIED {
+        let job = put(&mut client, "0 0 60", "x");
+        client.ask("reserve\r\n", format!("RESERVED {job} 1\r\nx\r\n"));
+        client.ask(format!("bury {job} 0\r\n"), "BURIED\r\n");
+    }
+    fill(&mut client);
+    let attempts = |fault: &Fault| fault.trace().iter().filter(|(call, _, _)| call == "create").count();
+    let before = attempts(&fault);
+    let reply = client.call("kick 1000\r\n");
+    let buried = client.stats("stats").number("current-jobs-buried");
+    let tried = attempts(&fault) - before;
+    if variant.is_trellis() {
+        assert_eq!(reply, format!("KICKED {}\r\n", BURIED as i64 - buried).as_bytes());
+        assert_eq!(tried, 1);
+    } else {
+        assert_eq!(reply, b"KICKED 1000\r\n");
+        assert!(buried > 0 && tried > 100, "{buried} are buried, {tried} attempts");
+    }
+}
+
+on_both!(refused_put_leaves_nothing, refused_bury_leaves_the_reservation, kick_counts_what_it_did_and_stops);
+
+/// A file system of its own, of this size. `None` where that is not allowed.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new(kib: u32) -> Option<SmallDisk> {
+        let directory = TempDir::new("disk");
+        mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"], directory.path())
+            .then(|| SmallDisk(directory))
+    }
+
+    fn resize(&self, kib: u32) {
+        assert!(mount(&["-o", &format!("remount,size={kib}k")], self.0.path()));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn mount(arguments: &[&str], place: &Path) -> bool {
+    let mut command = Command::new("mount");
+    command.args(arguments).arg(place).stderr(std::process::Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// A disk that is full for good: what was acknowledged is there, while it is full and when it has grown.
+#[test]
+fn full_disk_loses_nothing_acknowledged() {
+    let Some(disk) = SmallDisk::new(256) else {
+        println!("NOT RUN: a small tmpfs can be mounted by root only");
+        return;
+    };
+    let setup = || Setup::of(Variant::TrellisOneSlot).wal(disk.0.path()).flags(&["-s", "16384", "-f0"]);
+    let mut server = setup().start();
+    let mut client = server.connect("A");
+    let mut told = Vec::new();
+    loop {
+        let reply = client.call(format!("put 0 0 60 1000\r\n{}\r\n", "x".repeat(1000)));
+        if reply == NO_SPACE {
+            break;
+        }
+        told.push(inserted(&reply));
+    }
+    assert!(told.len() > 50, "only {} jobs fitted", told.len());
+    // Room can be made, and is used.
+    for id in told.drain(..told.len() / 2) {
+        client.ask(format!("delete {id}\r\n"), "DELETED\r\n");
+    }
+    told.push(put(&mut client, "0 0 60", "y".repeat(1000)));
+    fill(&mut client);
+    server.kill();
+
+    // Without room for one more file it can't start, says why, and harms nothing.
+    let logs = |path: &Path| {
+        let mut files = contents(path);
+        files.retain(|name, _| name.to_string_lossy().starts_with("binlog."));
+        files
+    };
+    let before = logs(disk.0.path());
+    let filler = disk.0.path().join("filler");
+    let _ = std::fs::write(&filler, vec![1; 1 << 20]);
+    let exit = setup().refusal();
+    assert_eq!(exit.code, Some(1), "{}", exit.log);
+    for words in ["No space left on device", disk.0.path().to_str().unwrap()] {
+        assert!(exit.log.contains(words), "no {words:?} in {}", exit.log);
+    }
+    assert!(logs(disk.0.path()) == before, "a start that failed changed the logs");
+
+    disk.resize(4096);
+    let server = setup().start();
+    let mut client = server.connect("B");
+    for id in &told {
+        assert!(client.call(format!("peek {id}\r\n")).starts_with(b"FOUND"), "job {id} is lost");
+    }
+    put(&mut client, "0 0 60", "z");
+}
