@@ -25,7 +25,8 @@ pub struct Child {
 }
 
 impl Child {
-    fn read(pid: i32) -> Option<Child> {
+    /// What a process says it is; None for one that is no child of a Trellis server, or gone.
+    pub fn of_pid(pid: i32) -> Option<Child> {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
         let words: Vec<&str> = line.split('\0').collect();
         let (role, number, generation) = match words[..] {
@@ -61,14 +62,14 @@ impl Child {
 
     /// Neither a living process nor one that waits to be reaped.
     pub fn is_gone(&self) -> bool {
-        Child::read(self.pid) != Some(*self)
+        Child::of_pid(self.pid) != Some(*self)
     }
 }
 
 impl Server {
     /// All living children.
     pub fn children(&self) -> Vec<Child> {
-        self.pids().into_iter().filter_map(Child::read).collect()
+        self.pids().into_iter().filter_map(Child::of_pid).collect()
     }
 
     /// The child, as soon as it has a process.

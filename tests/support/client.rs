@@ -165,10 +165,22 @@ impl Client {
 
     /// As `call`; None if the server goes away before the reply is whole.
     pub fn try_call(&mut self, command: impl AsRef<[u8]>) -> Option<Vec<u8>> {
-        let bytes = command.as_ref();
+        self.try_send(command).then(|| self.reply_or_end()).flatten()
+    }
+
+    /// As `send`; false if the server is gone.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        let bytes = bytes.as_ref();
         self.note("sends", bytes);
-        let Link::Tcp(stream) = &mut self.link else { panic!("only on TCP so far") };
-        stream.write_all(bytes).ok()?;
+        match &mut self.link {
+            Link::Tcp(stream) => stream.write_all(bytes),
+            Link::Unix(stream) => stream.write_all(bytes),
+        }
+        .is_ok()
+    }
+
+    /// The next whole reply; None if the server closes before it is whole.
+    pub fn reply_or_end(&mut self) -> Option<Vec<u8>> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             if let Some(length) = reply_length(&self.inbox) {
@@ -179,6 +191,32 @@ impl Client {
                 return None;
             }
         }
+    }
+
+    /// Sends these bytes again and again, until the server has taken none for `pause`. Says how many it took in all;
+    /// the last piece may have gone out in part.
+    pub fn send_until_full(&mut self, bytes: &[u8], pause: Duration) -> usize {
+        let Link::Tcp(stream) = &mut self.link else { panic!("only on TCP so far") };
+        stream.set_write_timeout(Some(pause)).expect("write timeout");
+        let (mut sent, mut at) = (0, 0);
+        loop {
+            match stream.write(&bytes[at..]) {
+                Ok(length) => (sent, at) = (sent + length, (at + length) % bytes.len()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error) => panic!("{}: can't send: {error}", self.name),
+            }
+        }
+        stream.set_write_timeout(Some(DEADLINE)).expect("write timeout");
+        self.note("sends until nothing is taken", &bytes[..0]);
+        sent
+    }
+
+    /// A byte of urgent data, which is no part of the stream.
+    pub fn send_urgent(&mut self, byte: u8) -> &mut Client {
+        self.note("sends urgently", &[byte]);
+        let Link::Tcp(stream) = &self.link else { panic!("only TCP has urgent data") };
+        socket2::SockRef::from(stream).send_out_of_band(&[byte]).expect("urgent data");
+        self
     }
 
     /// Sends `stats`, `stats-tube …` or `stats-job …` (without the line's end) and takes the reply apart.
@@ -202,6 +240,15 @@ impl Client {
         }
         let length = self.inbox.len().min(limit);
         self.inbox.drain(..length).collect()
+    }
+
+    /// As `some`; None if nothing has come within `wait`, or the server has closed.
+    pub fn some_within(&mut self, limit: usize, wait: Duration) -> Option<Vec<u8>> {
+        if self.inbox.is_empty() {
+            self.receive(Instant::now() + wait);
+        }
+        let length = self.inbox.len().min(limit);
+        (length > 0).then(|| self.inbox.drain(..length).collect())
     }
 
     /// "I send no more": the server sees the end of the input, and can still answer.

@@ -34,12 +34,14 @@ pub struct Setup {
     flags: Vec<String>,
     wal: Option<PathBuf>,
     env: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 impl Setup {
     pub fn new(binary: Binary) -> Setup {
         let listen = Listen::port(&["-l", "127.0.0.1", "-p", "{port}"]);
-        Setup { binary, listen, slots: None, frontends: None, flags: Vec::new(), wal: None, env: Vec::new() }
+        let (flags, env) = (Vec::new(), Vec::new());
+        Setup { binary, listen, slots: None, frontends: None, flags, wal: None, env, open_files: None }
     }
 
     pub fn of(variant: Variant) -> Setup {
@@ -91,6 +93,37 @@ impl Setup {
         self
     }
 
+    /// Limits the descriptors of each of its processes.
+    pub fn open_files(mut self, limit: u32) -> Setup {
+        self.open_files = Some(limit);
+        self
+    }
+
+    /// Starts two servers at the same moment that can't both be. Returns the one that serves, and how the other
+    /// ended. Panics if both go on.
+    pub fn race(&self) -> (Server, Exit) {
+        let mut racers = [(); 2].map(|()| {
+            let directory = TempDir::new("server");
+            Server { setup: self.clone(), directory, process: None, port: free_port() }
+        });
+        for racer in &mut racers {
+            racer.process = Some(self.spawn(racer.port, &racer.log_path()));
+        }
+        let (loser, status) = wait_for("one of two servers to leave", DEADLINE, || {
+            let status = |racer: &mut Server| racer.process.as_mut()?.try_wait().expect("wait");
+            racers.iter_mut().enumerate().find_map(|(at, racer)| Some((at, status(racer)?)))
+        });
+        let [mut winner, mut left] = racers;
+        if loser == 0 {
+            std::mem::swap(&mut winner, &mut left);
+        }
+        left.process = None;
+        let exit = Exit { code: status.code(), log: left.log() };
+        let (group, port) = (winner.pid(), winner.port);
+        wait_for("the other server to listen", DEADLINE, || group_listens(group, port).then_some(()));
+        (winner, exit)
+    }
+
     /// Starts, if nothing else was said on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
     pub fn start(&self) -> Server {
         let directory = TempDir::new("server");
@@ -113,7 +146,15 @@ impl Setup {
     }
 
     fn spawn(&self, port: u16, log: &Path) -> Child {
-        let mut command = Command::new(self.binary.path());
+        let mut command = match self.open_files {
+            None => Command::new(self.binary.path()),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(self.binary.path());
+                shell
+            }
+        };
         match &self.listen {
             Listen::Port(flags) => {
                 command.args(flags.iter().map(|flag| flag.replace("{port}", &port.to_string())));
@@ -187,13 +228,17 @@ impl Server {
         client.unwrap_or_else(|error| panic!("{name}: can't connect: {error}"))
     }
 
-    /// A connection whose kernel takes only a few KB before the client reads.
+    /// A connection whose kernel takes only a few KB before the client reads, and not much more before the server
+    /// reads.
     pub fn connect_narrow(&self, name: &str) -> Client {
         /// The kernel doubles it, and takes no less than about this.
         const RECEIVE_BYTES: usize = 4096;
+        /// Said by name, it does not grow with the connection.
+        const SEND_BYTES: usize = 64 << 10;
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a TCP socket");
         // Has to be set before the connect, which announces the window.
         socket.set_recv_buffer_size(RECEIVE_BYTES).expect("SO_RCVBUF");
+        socket.set_send_buffer_size(SEND_BYTES).expect("SO_SNDBUF");
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         socket.connect(&address.into()).unwrap_or_else(|error| panic!("{name}: can't connect: {error}"));
         Client::tcp(name, socket.into())
@@ -234,6 +279,21 @@ impl Server {
             kill_group(child.id() as i32);
             child.wait().expect("wait for the killed server");
         }
+    }
+
+    /// Kills only the process that was started, and returns when it is gone: of Trellis, the supervisor. The process
+    /// group is returned, for a look at what is left of it.
+    pub fn kill_leader(&mut self) -> i32 {
+        let mut child = self.process.take().expect("the server runs");
+        child.kill().expect("kill the server");
+        child.wait().expect("wait for the killed server");
+        child.id() as i32
+    }
+
+    /// Starts it again, after its end, with the same flags on the same directory.
+    pub fn start_again(&mut self) {
+        assert!(self.process.is_none(), "it runs");
+        self.start();
     }
 
     /// Asks it to leave and waits until all its processes have. Panics if that takes longer than `DEADLINE`.
