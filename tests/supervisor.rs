@@ -262,6 +262,65 @@ fn server_without_verbosity_says_nothing_when_all_is_well() {
     assert_eq!(printed, "");
 }
 
+/// The service manager's end of notifications.
+struct Notified(UnixDatagram);
+
+impl Notified {
+    /// The next message within this time.
+    fn next(&self, limit: Duration) -> Option<String> {
+        self.0.set_read_timeout(Some(limit)).unwrap();
+        let mut message = [0; 64];
+        let n = self.0.recv(&mut message).ok()?;
+        Some(String::from_utf8_lossy(message[..n].trim_ascii()).into_owned())
+    }
+
+    fn expect(&self, wanted: &str) {
+        assert_eq!(self.next(LIMIT).as_deref(), Some(wanted));
+    }
+
+    /// Takes what has come already.
+    fn drain(&self) {
+        while self.next(Duration::from_millis(1)).is_some() {}
+    }
+}
+
+#[test]
+fn watchdog_is_told_of_life_while_some_slot_answers() {
+    let dir = TempDir::new();
+    let notified = Notified(UnixDatagram::bind(dir.path("notify")).unwrap());
+    let mut command = Command::new("sh");
+    // Told at half of it.
+    let script = "WATCHDOG_PID=$$ WATCHDOG_USEC=100000 exec \"$0\" \"$@\"";
+    command.args(["-c", script, TRELLIS, "-VV", "-l127.0.0.1", "-p0", "--slots=2"]);
+    command.env("NOTIFY_SOCKET", dir.path("notify"));
+    let mut server = Server::spawn(command);
+    server.wait_ready();
+    while notified.next(LIMIT).expect("it gets ready") != "READY=1" {}
+    for (pid, _) in server.children() {
+        let environment = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        assert!(!environment.contains("WATCHDOG"), "{environment}");
+    }
+    let [first, second] =
+        [0, 1].map(|slot| server.child(&format!("trellis owner --slot {slot} --generation 1")));
+
+    kill(first, Signal::SIGSTOP).unwrap();
+    server.wait_line("owner 0 (generation 1) is stalled");
+    notified.drain();
+    (0..3).for_each(|_| notified.expect("WATCHDOG=1"));
+
+    kill(second, Signal::SIGSTOP).unwrap();
+    server.wait_line("owner 1 (generation 1) is stalled");
+    notified.drain();
+    // Ten times as long as between two of them.
+    assert_eq!(notified.next(Duration::from_millis(500)), None);
+
+    kill(first, Signal::SIGCONT).unwrap();
+    notified.expect("WATCHDOG=1");
+    kill(second, Signal::SIGCONT).unwrap();
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait_exit().code(), Some(0));
+}
+
 #[test]
 fn supervisor_killed_takes_its_children_with_it_within_a_second() {
     let mut server = Server::start(&["--slots=3", "--frontends=2"]);

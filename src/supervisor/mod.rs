@@ -23,6 +23,7 @@ mod report;
 mod signals;
 mod spawn;
 mod user;
+mod watchdog;
 mod wiring;
 
 use std::io;
@@ -46,6 +47,7 @@ use desk::{Desk, Listener};
 use policy::{Action, Event, Moment};
 use signals::{Order, Signals};
 use spawn::Spawner;
+use watchdog::Watchdog;
 
 /// The token of the signals; children have theirs from 0, and desks theirs from here.
 const SIGNALS: Token = Token(usize::MAX);
@@ -118,6 +120,7 @@ struct Supervisor {
     poll: Poll,
     desks: Vec<Desk>,
     watermarks: metrics::Watermarks,
+    watchdog: Watchdog,
     started: Instant,
     phase: Phase,
     /// The owners have been told to open their logs.
@@ -148,6 +151,7 @@ impl Supervisor {
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
             desks: Vec::new(),
             watermarks: metrics::Watermarks::default(),
+            watchdog: Watchdog::from_environment(),
             started: Instant::now(),
             phase: Phase::Recovering,
             opened: false,
@@ -180,6 +184,7 @@ impl Supervisor {
                 }
             }
             self.say_due();
+            self.feed_watchdog();
             log::tell_suppressed();
             self.advance();
             // Last, so that what is told is what has come of all this.
@@ -199,7 +204,14 @@ impl Supervisor {
             [child.policy.deadline(), child.pulse.deadline()]
         });
         let desks = self.desks.iter().filter_map(Desk::deadline);
-        Some(deadlines.flatten().chain(desks).min()?.saturating_sub(self.now()))
+        Some(
+            deadlines
+                .flatten()
+                .chain(desks)
+                .chain(self.watchdog.deadline())
+                .min()?
+                .saturating_sub(self.now()),
+        )
     }
 
     /// Serves a listener with answers about this server. `first`: its token; which desk it is.

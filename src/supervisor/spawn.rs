@@ -17,9 +17,16 @@ use crate::ipc::control::Role;
 use crate::ipc::socket::pair;
 use crate::log;
 
-/// Of socket activation and readiness: the supervisor's business only.
-const OWN_VARIABLES: [&str; 5] =
-    ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID", "NOTIFY_SOCKET"];
+/// Of socket activation, readiness and the watchdog: the supervisor's business only.
+const OWN_VARIABLES: [&str; 7] = [
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PIDFDID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+];
 
 /// Signals that are for the server. They reach each process of a terminal or of a service; what they mean for
 /// a child the supervisor tells it.
