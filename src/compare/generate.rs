@@ -223,7 +223,7 @@ impl Generator {
             };
             reserves = may_wait && first.starts_with("reserve");
             // Only behind puts it is sure which reply is the reserve's.
-            let only_puts = |pieces: &[Piece]| pieces.iter().all(|piece| is_put(piece));
+            let only_puts = |pieces: &[Piece]| pieces.iter().all(is_put);
             if reserves && !only_puts(&pieces) {
                 reserves = false;
                 break;
