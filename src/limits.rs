@@ -106,6 +106,9 @@ pub const ACCEPT_BATCH: usize = 64;
 /// How long accepting rests when there is no descriptor left.
 pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// How often a frontend says so.
+pub const ACCEPT_WARNING: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Size of a log file without `-s`, in bytes: stock's `Filesizedef`.
 pub const WAL_FILE_BYTES_DEFAULT: u64 = 10 << 20;
 

@@ -21,7 +21,9 @@ use crate::ipc::control::{self, LinkHello, Peer, Role, Start};
 use crate::ipc::header::Kind;
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Inbox, SessionId};
-use crate::limits::{ACCEPT_BATCH, ACCEPT_PAUSE, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, SLOTS_MAX};
+use crate::limits::{
+    ACCEPT_BATCH, ACCEPT_PAUSE, ACCEPT_WARNING, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, SLOTS_MAX,
+};
 use crate::log;
 use crate::protocol::TubeName;
 use crate::scoreboard::{Field, Scoreboard, Usage};
@@ -44,6 +46,8 @@ pub struct Frontend<'a> {
     accepting: bool,
     /// No descriptor was left: accepting goes on then.
     accept_paused: Option<Instant>,
+    /// When that was said last.
+    accept_warned: Option<Instant>,
     inboxes: Vec<Receiver>,
     sessions: Slab<Session>,
     /// Sessions to look after in this round.
@@ -100,6 +104,7 @@ impl<'a> Frontend<'a> {
             serving: false,
             accepting: false,
             accept_paused: None,
+            accept_warned: None,
             inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
             sessions: Slab::new(),
             list: Vec::new(),
@@ -231,8 +236,12 @@ impl<'a> Frontend<'a> {
                     Err(e)
                         if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
                     {
-                        warn!(error = %e, "accepting pauses: too few descriptors; raise the limit on open files");
-                        self.accept_paused = Some(Instant::now() + ACCEPT_PAUSE);
+                        let now = Instant::now();
+                        if self.accept_warned.is_none_or(|at| now.duration_since(at) >= ACCEPT_WARNING) {
+                            self.accept_warned = Some(now);
+                            warn!(error = %e, "accepting pauses: too few descriptors; raise the limit on open files");
+                        }
+                        self.accept_paused = Some(now + ACCEPT_PAUSE);
                         return;
                     }
                     // The client is gone before it was accepted, or a signal came.

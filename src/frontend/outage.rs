@@ -112,11 +112,11 @@ impl Session {
             self.barrier = false;
             for entry in &mut self.pending {
                 if matches!(entry, Pending::Remote(_)) {
-                    *entry = Pending::Local(INTERNAL_ERROR.into());
+                    *entry = Pending::Local { reply: INTERNAL_ERROR.into(), counter: None };
                 }
             }
             if self.query.take().is_some() {
-                self.answer(INTERNAL_ERROR);
+                self.answer(ctx.record, INTERNAL_ERROR, None);
             }
             self.turn(ctx);
         }
@@ -133,9 +133,9 @@ impl Session {
         self.input.drain(..length);
         match command {
             Command::Put { body } => {
-                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: INTERNAL_ERROR };
+                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: INTERNAL_ERROR, counter: None };
             }
-            _ => self.answer(INTERNAL_ERROR),
+            _ => self.answer(ctx.record, INTERNAL_ERROR, None),
         }
     }
 }

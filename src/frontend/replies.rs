@@ -5,7 +5,6 @@ use super::session::{Attachment, Context, Pending, Remote, Session, What};
 use crate::ipc::header::{FLAG_CLOSED, FLAG_MORE};
 use crate::ipc::{Frame, Kind};
 use crate::limits::CREDIT_BYTES;
-use crate::scoreboard::Field;
 
 /// `a` comes before or is `b`, among numbers modulo 2^32 that lie close together.
 fn reached(a: u32, b: u32) -> bool {
@@ -30,7 +29,7 @@ impl Session {
             if header.session != self.id {
                 return;
             }
-            return self.tubes_answered(slot, header.sequence, payload, header.flags & FLAG_MORE == 0);
+            return self.tubes_answered(ctx, slot, header.sequence, payload, header.flags & FLAG_MORE == 0);
         }
         let epoch = header.session.epoch;
         let Some(attachment) = self.attachment(slot).filter(|a| a.epoch == epoch) else { return };
@@ -95,27 +94,37 @@ impl Session {
     pub fn turn(&mut self, ctx: &mut Context<'_>) {
         while let Some(pending) = self.pending.pop_front() {
             match pending {
-                Pending::Local(bytes) => self.output.push(&bytes),
-                Pending::Stats => {
-                    ctx.record.add(Field::CmdStats, 1);
-                    self.output.push(&ctx.facts.render(ctx.board, ctx.server));
-                }
+                Pending::Local { reply, counter } => self.give(ctx.record, &reply, counter),
                 remote @ Pending::Remote(_) => {
                     self.pending.push_front(remote);
-                    return;
+                    return self.begun(ctx);
                 }
             }
         }
     }
 
-    fn tubes_answered(&mut self, slot: u16, number: u32, names: &[u8], whole: bool) {
+    /// What is under way up to the next reserve is begun at the owner by now: its puts make a producer.
+    fn begun(&mut self, ctx: &mut Context<'_>) {
+        if self.producer {
+            return;
+        }
+        let before_reserve = self.pending.iter().take_while(
+            |p| !matches!(p, Pending::Remote(remote) if matches!(remote.what, What::Reserve { .. })),
+        );
+        let produces = |p: &Pending| matches!(p, Pending::Remote(remote) if remote.produces);
+        if before_reserve.into_iter().any(produces) {
+            self.is_producer(ctx.record);
+        }
+    }
+
+    fn tubes_answered(&mut self, ctx: &Context<'_>, slot: u16, number: u32, names: &[u8], whole: bool) {
         let Some(query) = self.query.as_mut().filter(|q| q.number == number) else { return };
         query.add(slot, names, whole);
         if query.is_complete() {
             let reply = query.render();
             self.query = None;
             self.barrier = false;
-            self.answer(reply);
+            self.answer(ctx.record, reply, None);
         }
     }
 

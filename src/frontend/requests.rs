@@ -11,7 +11,7 @@ use super::tube_list::{TubeQuery, list};
 use crate::ipc::header::{FLAG_PARK_WATCH, Header, Kind, SessionId};
 use crate::limits::{FRAME_PAYLOAD_BYTES, LINE_BYTES, OUTPUT_HOLD_BYTES};
 use crate::protocol::{Command, Discard, IdCommand, Line, command, discard, line};
-use crate::scoreboard::Field;
+use crate::scoreboard::{Field, Record};
 use crate::topology::IdRoute;
 
 pub const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
@@ -90,7 +90,7 @@ impl Session {
                 Discard::Ends(length) => {
                     reader.at += length;
                     self.mode = Mode::Line;
-                    self.answer(BAD_FORMAT);
+                    self.answer(ctx.record, BAD_FORMAT, None);
                 }
             },
             Mode::Body { slot, left } => {
@@ -107,16 +107,16 @@ impl Session {
                 let left = left - piece;
                 self.mode = if left == 0 { Mode::Line } else { Mode::Body { slot, left } };
             }
-            Mode::Skip { left, reply } => {
+            Mode::Skip { left, reply, counter } => {
                 let piece = left.min(rest.len() as u64);
                 if piece == 0 {
                     return false;
                 }
                 reader.at += piece as usize;
                 let left = left - piece;
-                self.mode = if left == 0 { Mode::Line } else { Mode::Skip { left, reply } };
+                self.mode = if left == 0 { Mode::Line } else { Mode::Skip { left, reply, counter } };
                 if left == 0 {
-                    self.answer(reply);
+                    self.answer(ctx.record, reply, counter);
                 }
             }
         }
@@ -144,14 +144,14 @@ impl Session {
                 if !self.join(ctx, reader, used_slot, line, What::Change) {
                     return Begun::No;
                 }
-                self.is_producer(ctx.record);
+                self.produce(ctx.record);
                 self.mode = Mode::Body { slot: used_slot, left: u64::from(body) + 2 };
                 Begun::InRun
             }
             Command::PutTooBig { body } => {
                 self.send_run(ctx, reader);
-                ctx.record.add(Field::CmdPut, 1);
-                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: JOB_TOO_BIG };
+                let (left, counter) = (u64::from(body) + 2, Some(Field::CmdPut));
+                self.mode = Mode::Skip { left, reply: JOB_TOO_BIG, counter };
                 Begun::Yes
             }
             Command::Other | Command::PeekUsed => self.in_run(ctx, reader, used_slot, line, What::Read),
@@ -179,22 +179,22 @@ impl Session {
             Command::ListTubes => self.alone(ctx, reader, |s, ctx| s.begin_list_tubes(ctx)),
             Command::ListTubeUsed => {
                 self.send_run(ctx, reader);
-                ctx.record.add(Field::CmdListTubeUsed, 1);
-                self.answer(format!("USING {}\r\n", self.used).into_bytes());
+                let reply = format!("USING {}\r\n", self.used).into_bytes();
+                self.answer(ctx.record, reply, Some(Field::CmdListTubeUsed));
                 Begun::Yes
             }
             Command::ListTubesWatched => {
                 self.send_run(ctx, reader);
-                ctx.record.add(Field::CmdListTubesWatched, 1);
-                self.answer(list(self.watched.iter().map(|t| t.as_bytes())));
+                let reply = list(self.watched.iter().map(|t| t.as_bytes()));
+                self.answer(ctx.record, reply, Some(Field::CmdListTubesWatched));
                 Begun::Yes
             }
-            Command::Stats => {
-                self.send_run(ctx, reader);
-                self.pending.push_back(Pending::Stats);
-                self.turn(ctx);
-                Begun::Yes
-            }
+            // Alone, so that it shows what came before it and nothing of what comes behind.
+            Command::Stats => self.alone(ctx, reader, |s, ctx| {
+                ctx.record.add(Field::CmdStats, 1);
+                s.output.push(&ctx.facts.render(ctx.board, ctx.server));
+                true
+            }),
             Command::Quit => self.alone(ctx, reader, |s, _| {
                 s.quitting = true;
                 true
@@ -280,7 +280,25 @@ impl Session {
             return;
         }
         let line = if matches!(what, What::Change) { Box::default() } else { line.into() };
-        self.pending.push_back(Pending::Remote(Remote { slot, sequence, since, what, line }));
+        self.pending.push_back(Pending::Remote(Remote {
+            slot,
+            sequence,
+            since,
+            what,
+            produces: false,
+            line,
+        }));
+    }
+
+    /// A put has joined the run. Its client is a producer when the owner begins it: at once, unless a reserve may
+    /// wait before it.
+    fn produce(&mut self, record: Record<'_>) {
+        let waits = |p: &Pending| matches!(p, Pending::Remote(r) if matches!(r.what, What::Reserve { .. }));
+        if self.producer || !self.pending.iter().any(waits) {
+            self.is_producer(record);
+        } else if let Some(Pending::Remote(put)) = self.pending.back_mut() {
+            put.produces = true;
+        }
     }
 
     /// Sends the run and ends it.

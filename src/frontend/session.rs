@@ -106,7 +106,7 @@ pub enum Mode {
     /// Of a body on its way to a slot.
     Body { slot: u16, left: u64 },
     /// Of a body that is thrown away, and what is answered then.
-    Skip { left: u64, reply: &'static [u8] },
+    Skip { left: u64, reply: &'static [u8], counter: Option<Field> },
 }
 
 /// A virtual connection of the session at a slot. Byte counts are modulo 2^32:
@@ -135,10 +135,11 @@ pub struct Attachment {
 /// A reply that the client is to get, in the order of its commands.
 pub enum Pending {
     Remote(Remote),
-    /// Made here, waiting for its turn.
-    Local(Cow<'static, [u8]>),
-    /// `stats`, made when its turn comes.
-    Stats,
+    /// Made here, waiting for its turn; the command is counted then.
+    Local {
+        reply: Cow<'static, [u8]>,
+        counter: Option<Field>,
+    },
 }
 
 /// A command, or several alike, under way to a slot.
@@ -149,6 +150,8 @@ pub struct Remote {
     /// When the first of them was sent first.
     pub since: Instant,
     pub what: What,
+    /// A put that waits behind a reserve: its client is a producer once the reserve is over.
+    pub produces: bool,
     /// The line, for commands that may be sent again to another generation; empty for others.
     pub line: Box<[u8]>,
 }
@@ -311,12 +314,25 @@ impl Session {
     }
 
     /// Answers with bytes made here: at once, or when the replies before have come.
-    pub fn answer(&mut self, bytes: impl Into<Cow<'static, [u8]>>) {
-        let bytes = bytes.into();
+    pub fn answer(
+        &mut self,
+        record: Record<'_>,
+        reply: impl Into<Cow<'static, [u8]>>,
+        counter: Option<Field>,
+    ) {
+        let reply = reply.into();
         if self.pending.is_empty() {
-            self.output.push(&bytes);
+            self.give(record, &reply, counter);
         } else {
-            self.pending.push_back(Pending::Local(bytes));
+            self.pending.push_back(Pending::Local { reply, counter });
         }
+    }
+
+    /// Gives the client a reply made here, and counts its command.
+    pub fn give(&mut self, record: Record<'_>, reply: &[u8], counter: Option<Field>) {
+        if let Some(counter) = counter {
+            record.add(counter, 1);
+        }
+        self.output.push(reply);
     }
 }

@@ -19,7 +19,7 @@ impl Session {
             self.refusal_due = Some(ctx.server.clock_now() + REFUSAL_PAUSE.as_nanos() as i64);
             self.barrier = true;
         } else {
-            self.answer(UNSUPPORTED_MULTI_WATCH);
+            self.answer(ctx.record, UNSUPPORTED_MULTI_WATCH, None);
         }
     }
 
@@ -40,7 +40,7 @@ impl Session {
         if self.refusal_due.is_some_and(|due| due <= now) {
             self.refusal_due = None;
             self.barrier = false;
-            self.answer(UNSUPPORTED_MULTI_WATCH);
+            self.answer(ctx.record, UNSUPPORTED_MULTI_WATCH, None);
         }
         if self.deadline_elsewhere().is_some_and(|due| due <= now)
             && let Some(Pending::Remote(Remote { slot, what: What::Reserve { cancelled, .. }, .. })) =

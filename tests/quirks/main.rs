@@ -20,29 +20,11 @@ mod time;
 mod tubes;
 mod words;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{Script, Setup, Variant};
-
-/// Rows that Trellis is to pass and does not yet, with what is missing. They run all the same, and one that passes
-/// fails here until it is taken off the list.
-const NOT_YET: &[(&str, &str)] = &[];
 
 fn run(variant: Variant, row: &str, story: &str, script: &Script) {
     println!("{row} on {variant:?}: {story}");
-    let waits_for = NOT_YET.iter().find(|(name, _)| *name == row && variant.is_trellis());
-    let Some((_, reason)) = waits_for else { return script.run(Setup::of(variant)) };
-    // A server that does not even start is no excuse.
-    drop(Setup::of(variant).start());
-    let outcome = catch_unwind(AssertUnwindSafe(|| script.run(Setup::of(variant))));
-    assert!(outcome.is_err(), "{row} passes on {variant:?}: take it off the NOT_YET list");
-    println!("NOT YET: {row} on {variant:?}: {reason}");
-}
-
-#[test]
-fn not_yet_list_is_shown() {
-    for (row, reason) in NOT_YET {
-        println!("NOT YET on Trellis: {row}: {reason}");
-    }
+    script.run(Setup::of(variant));
 }
 
 /// A row for all three.

@@ -18,15 +18,3 @@ mod route;
 mod topology;
 mod tubes;
 mod watching;
-
-/// Tests of what is still to be built. They run all the same, and one that passes fails until it is taken off.
-const NOT_YET: support::not_yet::List = &[];
-
-fn not_yet(name: &str, test: impl FnOnce()) {
-    support::not_yet::run(NOT_YET, name, test);
-}
-
-#[test]
-fn not_yet_list_is_shown() {
-    support::not_yet::show(NOT_YET);
-}

@@ -9,7 +9,6 @@
 pub mod binary;
 pub mod children;
 pub mod client;
-pub mod not_yet;
 pub mod process;
 pub mod random;
 pub mod routing;
