@@ -133,3 +133,22 @@ fn log_that_another_server_holds_is_left_with_code_10() {
     let exit = trellis(log.path()).refusal();
     assert_eq!(exit.code, Some(EXIT_LOCKED), "{}", exit.log);
 }
+
+/// Replay closes what it has read.
+#[test]
+fn log_of_more_files_than_descriptors_is_replayed_whole() {
+    const JOBS: u64 = 200;
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Legacy).wal(log.path()).flags(&["-s", "600"]).start();
+    let mut client = server.connect("A");
+    for _ in 0..JOBS {
+        put(&mut client, "0 0 60", "x".repeat(400));
+    }
+    server.kill();
+    assert!(fs::read_dir(log.path()).unwrap().count() as u64 > JOBS);
+    // What the processes need besides, and no more.
+    let setup = trellis(log.path()).open_files(100).flags(&["-s", "600"]);
+    let server = setup.start();
+    let ready = server.connect("B").stats("stats").number("current-jobs-ready");
+    assert_eq!(ready as u64, JOBS, "{}", server.log());
+}

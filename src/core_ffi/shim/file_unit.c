@@ -1,9 +1,10 @@
-/* file.c writing through the batch of wal_io.c. Reading and opening stay as they are. */
+/* file.c reading and writing through the buffers of wal_io.c. Opening stays as it is. */
 #include "shim.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#define read wal_io_read
 #define write wal_io_write
 #define ftruncate wal_io_truncate
 #define close wal_io_close

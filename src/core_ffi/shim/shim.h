@@ -24,6 +24,7 @@ int core_close(int fd);
 /* wal_io.c: the log's writes, gathered until the batch ends */
 void wal_io_start(const char *falloc_pattern);
 int wal_io_falloc(int fd, int len);
+ssize_t wal_io_read(int fd, void *buf, size_t n);
 ssize_t wal_io_write(int fd, const void *buf, size_t n);
 int wal_io_truncate(int fd, off_t len);
 int wal_io_close(int fd);

@@ -7,6 +7,8 @@
 #include "dat.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +20,10 @@ enum { GATHER_BYTES = 256 << 10 };
 static unsigned char gathered[GATHER_BYTES];
 static size_t gathered_len;
 static int gathered_fd = -1;
+
+static unsigned char ahead[64 << 10]; /* read from ahead_fd and not yet taken: from ahead_at to ahead_len */
+static int ahead_fd = -1;
+static size_t ahead_at, ahead_len;
 
 static int written_fd = -1; /* written to since core_wal_written_fd */
 static int failure;         /* errno of the first write that failed; never cleared */
@@ -125,6 +131,41 @@ wal_io_write(int fd, const void *buf, size_t n)
     return n;
 }
 
+/* Replay reads a record in four pieces: here they come out of a buffer. Short at the end of the file only. */
+ssize_t
+wal_io_read(int fd, void *buf, size_t n)
+{
+    unsigned char *to = buf;
+    size_t done = 0;
+    if (fd != ahead_fd) {
+        ahead_fd = fd;
+        ahead_at = ahead_len = 0;
+    }
+    while (done < n) {
+        size_t left = ahead_len - ahead_at, want = n - done;
+        if (left) {
+            size_t take = left < want ? left : want;
+            memcpy(to + done, ahead + ahead_at, take);
+            ahead_at += take;
+            done += take;
+            continue;
+        }
+        bool direct = want >= sizeof ahead;
+        ssize_t r = direct ? read(fd, to + done, want) : read(fd, ahead, sizeof ahead);
+        if (r == -1 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return r == -1 && !done ? -1 : (ssize_t)done;
+        if (direct) {
+            done += r;
+        } else {
+            ahead_at = 0;
+            ahead_len = r;
+        }
+    }
+    return done;
+}
+
 int
 wal_io_truncate(int fd, off_t len)
 {
@@ -136,6 +177,10 @@ wal_io_truncate(int fd, off_t len)
 int
 wal_io_close(int fd)
 {
+    if (fd == ahead_fd)
+        ahead_fd = -1;
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        return close(fd); /* replayed: nothing waits for it, and there may be more of them than descriptors */
     if (fd == gathered_fd) {
         core_wal_flush();
         gathered_fd = -1;
