@@ -190,8 +190,13 @@ fn status_works_while_a_slot_is_stalled_and_says_so() {
     assert_eq!(count(&server, "is stalled"), 1, "{}", server.log());
     let text = String::from_utf8(run_status(&[&place.flag()]).stdout).unwrap();
     assert!(text.contains("TROUBLE: slot 1 is stalled") && text.contains("STALLED"), "{text}");
+    let check = run_status(&[&place.flag(), "--check"]);
+    let text = String::from_utf8(check.stderr).unwrap();
+    assert_eq!(check.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("trellis: slot 1 is stalled"), "{text}");
     signal(pid, Signal::SIGCONT);
     let status = place.wait_slot(1, State::Up);
+    assert_eq!(run_status(&[&place.flag(), "--check"]).stdout, b"all is well\n");
     assert_eq!((status.trouble, status.slots[1].process.restarts), (None, 0));
 }
 

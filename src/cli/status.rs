@@ -27,6 +27,9 @@ pub struct Request {
     /// Go on, once a second, until interrupted
     #[arg(long)]
     watch: bool,
+    /// End with code 1 unless every slot and frontend serves, and say what does not
+    #[arg(long, conflicts_with = "watch")]
+    check: bool,
 }
 
 pub fn parse(words: &[OsString]) -> Command {
@@ -44,8 +47,9 @@ pub fn run(request: &Request) -> Result<(), Fatal> {
     let clear = if request.watch && stdout.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
     loop {
         let text = match ask(&request.control) {
+            Ok(json) if request.check => check(&json)?,
             Ok(json) if request.json => json,
-            Ok(json) => show(&json)?,
+            Ok(json) => table::render(&read(&json)?),
             // A server that is restarted comes back.
             Err(error) if request.watch => format!("{}\n", unreachable(&request.control, &error)),
             Err(error) => return Err(Fatal::new(Exit::Temporary, unreachable(&request.control, &error))),
@@ -73,10 +77,16 @@ fn ask(path: &Path) -> io::Result<String> {
     }
 }
 
-fn show(json: &str) -> Result<String, Fatal> {
-    let status: Status = serde_json::from_str(json)
-        .map_err(|error| Fatal::new(Exit::Temporary, format!("the server's answer is no status: {error}")))?;
-    Ok(table::render(&status))
+fn read(json: &str) -> Result<Status, Fatal> {
+    serde_json::from_str(json)
+        .map_err(|error| Fatal::new(Exit::Temporary, format!("the server's answer is no status: {error}")))
+}
+
+fn check(json: &str) -> Result<String, Fatal> {
+    match read(json)?.trouble {
+        Some(trouble) => Err(Fatal::new(Exit::Temporary, trouble)),
+        None => Ok("all is well\n".to_owned()),
+    }
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> String {
@@ -95,9 +105,9 @@ mod tests {
             Command::Status(request) => request,
             other => panic!("{other:?}"),
         };
-        let plain = Request { control: CONTROL_PATH_DEFAULT.into(), json: false, watch: false };
+        let plain = Request { control: CONTROL_PATH_DEFAULT.into(), json: false, watch: false, check: false };
         assert_eq!(parsed(&["status"]), plain);
-        let all = Request { control: "/x".into(), json: true, watch: true };
+        let all = Request { control: "/x".into(), json: true, watch: true, check: false };
         assert_eq!(parsed(&["status", "--control=/x", "--json", "--watch"]), all);
         let Command::Say(saying) = parse(&["status".into(), "now".into()]) else { panic!("not refused") };
         assert_eq!((saying.exit, saying.to_stdout), (Exit::Usage, false));
