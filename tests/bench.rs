@@ -110,7 +110,7 @@ fn interrupted_run_leaves_no_process_and_no_file() {
     let bench = child.id() as i32;
     // The original and the load: each leads a group of its own.
     let groups = process::wait_for("its server and its load", DEADLINE, || {
-        let children = children_of(bench);
+        let children = process::children(bench);
         (children.len() == 2).then_some(children)
     });
     kill(Pid::from_raw(bench), Signal::SIGTERM).unwrap();
@@ -120,13 +120,6 @@ fn interrupted_run_leaves_no_process_and_no_file() {
         assert_eq!(process::group_members(group), []);
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-}
-
-fn children_of(parent: i32) -> Vec<i32> {
-    let pids = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let parent = parent.to_string();
-    pids.filter(|&pid| process::status_field(pid, "PPid").as_deref() == Some(&parent)).collect()
 }
 
 #[test]

@@ -276,14 +276,17 @@ fn group_members(group: i32) -> Vec<i32> {
     pids.filter(|&pid| group_of_living(pid) == Some(group)).collect()
 }
 
-/// None for a process that is gone or waits to be reaped.
+/// None for a process that is gone, or that waits to be reaped and whose threads have all ended: before, it still
+/// holds its locks.
 fn group_of_living(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which may hold anything: state, parent, group.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
-    (state != "Z" && state != "X").then_some(group)
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |tasks| tasks.count());
+    let gone = state == "X" || (state == "Z" && threads() <= 1);
+    (!gone).then_some(group)
 }
 
 /// To the nanosecond where the scheduler tells it, else to the clock tick.

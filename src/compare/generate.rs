@@ -44,8 +44,8 @@ const PHASES: [u64; 3] = [0, 1400, 2700];
 /// Steps between two comparisons of everything.
 const CHECK_EVERY: usize = 15;
 
-/// Limit on a body in the scenarios that have one, small so that it is met.
-const BODY_LIMIT: u32 = 100;
+/// Limit on a body in the scenarios that have one of their own, small so that it is met.
+const SMALL_BODY_LIMIT: u32 = 100;
 
 pub struct Generator {
     random: fastrand::Rng,
@@ -61,7 +61,11 @@ pub struct Generator {
     next: Vec<Step>,
     /// A time has just been waited for.
     nudging: bool,
+    /// Restarts that may still come, and those that there were.
+    restarts_left: usize,
     restarts: usize,
+    /// Largest body that is accepted, and one that is larger than a read of the server's now and then.
+    body_limit: u32,
     finished: bool,
 }
 
@@ -84,7 +88,6 @@ impl Generator {
         let length =
             if matches!(theme, Theme::Time(_)) { random.usize(10..30) } else { random.usize(20..120) };
         Generator {
-            random,
             theme,
             many_slots,
             clients: BTreeMap::new(),
@@ -94,7 +97,11 @@ impl Generator {
             phase: 0,
             next: Vec::new(),
             nudging: false,
+            // Without any, what the original forgets at a restart can be part of it.
+            restarts_left: if theme == Theme::Log { random.usize(..3) } else { 0 },
             restarts: 0,
+            body_limit: if random.bool() { SMALL_BODY_LIMIT } else { limits::JOB_BYTES_DEFAULT as u32 },
+            random,
             finished: false,
         }
     }
@@ -102,8 +109,8 @@ impl Generator {
     /// How the servers are started; its steps come one by one.
     pub fn head(&mut self) -> Scenario {
         let mut scenario = Scenario { log: self.theme == Theme::Log, ..Scenario::default() };
-        if self.theme == Theme::Commands {
-            scenario.flags = vec!["-z".into(), BODY_LIMIT.to_string()];
+        if self.theme == Theme::Commands && self.body_limit == SMALL_BODY_LIMIT {
+            scenario.flags = vec!["-z".into(), SMALL_BODY_LIMIT.to_string()];
         }
         if scenario.log {
             // Never synced: the machine goes on. Small files, so that there are several.
@@ -140,7 +147,8 @@ impl Generator {
         } else if self.made % CHECK_EVERY == 0 {
             return Some(Step::Check);
         }
-        if self.theme == Theme::Log && self.restarts < 2 && self.random.usize(..self.length) < 2 {
+        if self.restarts_left > 0 && self.random.usize(..self.length) < 3 {
+            self.restarts_left -= 1;
             self.restarts += 1;
             self.clients.clear();
             self.next = vec![Step::Check];
@@ -186,8 +194,10 @@ impl Generator {
                 0 => Step::Half(name),
                 1 => Step::Close(name),
                 // Ends a line that was begun, and lines that swallow what follows.
-                2 | 3 => send(&name, vec![text(&format!("{}\r\n\r\n", "x".repeat(limits::LINE_BYTES)))]),
-                4 => send(&name, vec![text("list-tube-used\r\n")]),
+                2 | 3 if !client.reserves => {
+                    send(&name, vec![text(&format!("{}\r\n\r\n", "x".repeat(limits::LINE_BYTES)))])
+                }
+                4 if !client.reserves => send(&name, vec![text("list-tube-used\r\n")]),
                 _ => self.step_of_another(&name),
             };
         }
@@ -231,7 +241,10 @@ impl Generator {
             pieces.extend(command);
             // What is sent behind a wait would mix with what ends it. Over several slots it must be known how many
             // tubes are watched.
-            if may_wait || self.many_slots && (first.starts_with("watch") || first.starts_with("ignore")) {
+            if may_wait
+                || first == "stats\r\n"
+                || self.many_slots && (first.starts_with("watch") || first.starts_with("ignore"))
+            {
                 break;
             }
         }
@@ -324,8 +337,16 @@ impl Generator {
             Theme::Time(Clock::Reservation) => 2,
             _ => [1000u32, 3600, 4_294_967_295][self.random.usize(..3)],
         };
-        let most = if self.theme == Theme::Commands { BODY_LIMIT + 3 } else { 40 };
-        let length = if self.random.usize(..4) == 0 { self.random.u32(..most) } else { self.random.u32(..9) };
+        let length = match self.random.usize(..40) {
+            // Larger than what one read brings.
+            0 if self.theme == Theme::Log => self.random.u32(..20_000),
+            1..6 if self.theme == Theme::Commands && self.body_limit == SMALL_BODY_LIMIT => {
+                SMALL_BODY_LIMIT - 3 + self.random.u32(..6)
+            }
+            0 if self.theme == Theme::Commands => self.body_limit - 3 + self.random.u32(..6),
+            6..12 => self.random.u32(..300.min(self.body_limit)),
+            _ => self.random.u32(..9),
+        };
         let body: String = (0..length).map(|_| self.random.alphanumeric()).collect();
         text(&format!("put {} {delay} {ttr} {length}\r\n{body}\r\n", self.priority()))
     }
@@ -387,7 +408,7 @@ impl Generator {
         match self.theme {
             Theme::Time(Clock::Delay) => self.random.u32(..3),
             // Without a delay the original does not log it.
-            Theme::Log => 1000,
+            Theme::Log if self.restarts + self.restarts_left > 0 => 1000,
             _ if self.random.usize(..3) == 0 => 1000,
             _ => 0,
         }

@@ -288,12 +288,12 @@ impl Comparison<'_> {
     }
 }
 
-/// Most scenarios take no time; each eighth is about time.
+/// Most scenarios take no time; each twentieth is about time, which takes seconds.
 fn theme(number: u64) -> Theme {
     const CLOCKS: [Clock; 4] = [Clock::Delay, Clock::Reservation, Clock::Pause, Clock::Wait];
-    match number % 8 {
-        3 | 6 => Theme::Log,
-        7 => Theme::Time(CLOCKS[(number / 8 % 4) as usize]),
+    match number % 20 {
+        7 => Theme::Time(CLOCKS[(number / 20 % 4) as usize]),
+        _ if number % 3 == 0 => Theme::Log,
         _ => Theme::Commands,
     }
 }

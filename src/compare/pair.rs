@@ -51,8 +51,8 @@ pub struct Pair {
     /// Names that wait for the job that is inserted, and jobs that wait for a name, by client.
     names: BTreeMap<String, VecDeque<String>>,
     inserted: BTreeMap<String, VecDeque<u64>>,
-    /// The last bytes of each client, to tell which list its reply is.
-    last_sent: BTreeMap<String, Vec<u8>>,
+    /// Lists that each client has asked for and not got: whether their order must be the same.
+    lists: BTreeMap<String, VecDeque<bool>>,
     began: Instant,
     /// `at` of the scenario's last one; with a bound, steps must begin soon after it.
     phase: Duration,
@@ -79,7 +79,7 @@ impl Pair {
             judge: Judge::new(Run { many_slots, restarted: false }),
             names: BTreeMap::new(),
             inserted: BTreeMap::new(),
-            last_sent: BTreeMap::new(),
+            lists: BTreeMap::new(),
             began: Instant::now(),
             phase: Duration::ZERO,
             strict,
@@ -94,7 +94,7 @@ impl Pair {
             Step::Send { client, pieces, names } => {
                 self.names.entry(client.clone()).or_default().extend(names.iter().cloned());
                 let [legacy, trellis] = self.filled(pieces);
-                self.last_sent.insert(client.clone(), legacy.clone());
+                self.lists.entry(client.clone()).or_default().extend(lists(&legacy));
                 self.legacy.send(client, &legacy)?;
                 self.legacy.settle(legacy.len())?;
                 self.trellis.send(client, &trellis)?;
@@ -116,7 +116,9 @@ impl Pair {
                 self.phase = Duration::from_millis(*ms);
                 std::thread::sleep((self.began + self.phase).saturating_duration_since(Instant::now()));
                 self.legacy.settle(0)?;
-                self.answers(None)
+                // Not the statistics yet: the original may miss the end of a reservation until its holder says
+                // something.
+                self.replies(None)
             }
             Step::Restart => {
                 self.legacy.restart()?;
@@ -156,26 +158,32 @@ impl Pair {
         filled
     }
 
-    /// Waits until each of Trellis' clients has what the original's has got, and compares. The one who acted must
-    /// have got something, else the statistics tell when Trellis has seen the step.
+    /// Replies; if the one who acted got none, the statistics tell when Trellis has seen the step.
     fn answers(&mut self, acted: Option<&String>) -> Result<Outcome, Stop> {
-        let mut outcome = Outcome::new();
-        for client in self.legacy.client_names() {
-            let replies: Vec<Reply> = std::iter::from_fn(|| self.legacy.take(&client)).collect();
-            if !replies.is_empty() {
-                self.same_replies(&client, &replies)?;
-                outcome.push((client, replies));
-            }
-        }
+        let outcome = self.replies(acted)?;
         if !acted.is_some_and(|client| outcome.iter().any(|(name, _)| name == client)) {
             self.same_statistics()?;
         }
         Ok(outcome)
     }
 
+    /// Waits until each of Trellis' clients has what the original's has got, and compares.
+    fn replies(&mut self, acted: Option<&String>) -> Result<Outcome, Stop> {
+        let mut outcome = Outcome::new();
+        // Who acted comes first: its reply may name the job that another is given.
+        let mut clients = self.legacy.client_names();
+        clients.sort_by_key(|client| Some(client) != acted);
+        for client in clients {
+            let replies: Vec<Reply> = std::iter::from_fn(|| self.legacy.take(&client)).collect();
+            if !replies.is_empty() {
+                self.same_replies(&client, &replies)?;
+                outcome.push((client, replies));
+            }
+        }
+        Ok(outcome)
+    }
+
     fn same_replies(&mut self, client: &str, expected: &[Reply]) -> Result<(), Stop> {
-        let sent = self.last_sent.get(client).cloned().unwrap_or_default();
-        let exact = sent.windows(18).any(|part| part == b"list-tubes-watched");
         let end = Instant::now() + limits::COMPARE_PATIENCE;
         for legacy in expected {
             let trellis = loop {
@@ -189,6 +197,8 @@ impl Pair {
                 self.trellis.wait(end.saturating_duration_since(Instant::now()))?;
             };
             self.judge.own = [self.legacy.own.clone(), self.trellis.own.clone()];
+            let lists = self.lists.entry(client.to_owned()).or_default();
+            let exact = legacy.items().is_some() && lists.pop_front().unwrap_or(false);
             match self.judge.compare(legacy, &trellis, exact) {
                 Ok(()) => {}
                 Err(Unlike::Ends) => return Err(Stop::Intended),
@@ -325,6 +335,18 @@ impl Pair {
     pub fn has(&self, client: &str) -> bool {
         self.legacy.has(client)
     }
+}
+
+/// The lists that are asked for: true where their order must be the same.
+fn lists(bytes: &[u8]) -> Vec<bool> {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    lines
+        .filter_map(|line| match line {
+            b"list-tubes-watched\r" => Some(true),
+            b"list-tubes\r" => Some(false),
+            _ => None,
+        })
+        .collect()
 }
 
 fn difference(who: &str, legacy: &str, trellis: &str, what: &str) -> Stop {

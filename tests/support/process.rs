@@ -39,6 +39,14 @@ fn group_of_living(pid: i32) -> Option<i32> {
     (!gone).then_some(group)
 }
 
+/// The processes that this one has started and not waited for.
+pub fn children(parent: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parent = parent.to_string();
+    pids.filter(|&pid| status_field(pid, "PPid").as_deref() == Some(&parent)).collect()
+}
+
 /// One letter: `R` runs, `S` sleeps, `T` is stopped, `Z` waits to be reaped. None for a process that is gone.
 pub fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
