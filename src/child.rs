@@ -67,8 +67,9 @@ fn serve(role: Role, index: u16, generation: u32) -> Result<(), Fatal> {
     }
 }
 
-/// Tells the supervisor why this process ends. Nothing is done about a failure: the exit code says the most of it.
-/// Children say so little that the channel takes it at once and no other message is under way half sent.
+/// Tells the supervisor why this process ends. Nothing is done about a failure: the exit code says the most
+/// of it. Children say so little that the channel takes it at once and no other message is under way half
+/// sent.
 fn say_farewell(generation: u32, reason: &str) {
     let Some(fd) = LAST_WORD.get() else { return };
     let mut end = reason.len().min(FAREWELL_BYTES);

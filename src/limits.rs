@@ -38,8 +38,8 @@ pub const TOPOLOGY_FILE_BYTES: usize = PARTITIONS_MAX as usize * 5 + 4096;
 /// Bytes of a log that its reader keeps in memory at a time: some hundreds of records a read.
 pub const WAL_WINDOW_BYTES: usize = 1 << 16;
 
-/// Log files that are kept open while bodies are read: the one that is read in order, and those that jobs of it were
-/// moved to.
+/// Log files that are kept open while bodies are read: the one that is read in order, and those that jobs of
+/// it were moved to.
 pub const WAL_FILES_OPEN: usize = 8;
 
 /// Findings kept of one scan of a log directory; more are counted only. The first says what to mend, and a
@@ -49,8 +49,8 @@ pub const WAL_FINDINGS: usize = 1000;
 /// Of them, those that an owner logs when it refuses to start: a screenful. `trellis wal check` shows all.
 pub const WAL_FINDINGS_LOGGED: usize = 20;
 
-/// Ids that a slot reserves ahead on disk, times the slots: a million puts for one small write and sync. A power
-/// failure may skip that many ids, and there are some billion blocks of them.
+/// Ids that a slot reserves ahead on disk, times the slots: a million puts for one small write and sync. A
+/// power failure may skip that many ids, and there are some billion blocks of them.
 pub const ID_BLOCK: u64 = 1_000_000;
 
 /// Numbers in the names of log files end below this: the core's scan takes it for "no file yet".
@@ -154,14 +154,15 @@ pub const EARLY_DEATHS_MAX: u32 = 5;
 /// How often the same line of the log is shown in a second: enough to see that it repeats.
 pub const LOG_REPEATS_PER_SECOND: u32 = 5;
 
-/// How many different lines of one place in the program are shown in a second: as many as a server of ordinary size
-/// has processes.
+/// How many different lines of one place in the program are shown in a second: as many as a server of
+/// ordinary size has processes.
 pub const LOG_LINES_PER_SECOND: u32 = 50;
 
 /// Lines that are told apart in a second: bounds what is kept of them.
 pub const LOG_CAUSES: usize = 256;
 
-/// Clients of the control socket or of the metrics that are served at a time; others wait in the kernel's queue.
+/// Clients of the control socket or of the metrics that are served at a time; others wait in the kernel's
+/// queue.
 pub const DESK_CLIENTS: usize = 16;
 
 /// Longest request to the supervisor, in bytes: an HTTP request with the headers of a browser.
@@ -185,12 +186,12 @@ pub const STATUS_INTERVAL: std::time::Duration = std::time::Duration::from_milli
 const _: () = assert!(DESK_CLIENT_TIME.as_secs() < STATUS_PATIENCE.as_secs());
 const _: () = assert!(FAREWELL_BYTES * 2 <= 2048, "a status names it twice");
 
-/// Longest reason that a child gives for its end, in bytes: a file's name, an offset, two tube names and the words
-/// between them.
+/// Longest reason that a child gives for its end, in bytes: a file's name, an offset, two tube names and the
+/// words between them.
 pub const FAREWELL_BYTES: usize = 1000;
 
-/// Between the answer to a ping and the next ping, in milliseconds: an idle server wakes up once a second for each
-/// of its processes, and what `status` says is no older.
+/// Between the answer to a ping and the next ping, in milliseconds: an idle server wakes up once a second for
+/// each of its processes, and what `status` says is no older.
 pub const PING_MS: u64 = 1000;
 
 /// Without an answer for this long a child counts as stalled, in milliseconds: longer than a healthy disk takes
@@ -271,6 +272,6 @@ pub const COMPARE_LOOKS: u32 = 3;
 /// How long a scenario is made shorter.
 pub const COMPARE_SHORTEN: std::time::Duration = std::time::Duration::from_secs(90);
 
-/// A pause between two recorded steps from which on it is kept: shorter ones mean nothing to a server whose unit is
-/// the second.
+/// A pause between two recorded steps from which on it is kept: shorter ones mean nothing to a server whose
+/// unit is the second.
 pub const COMPARE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

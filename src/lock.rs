@@ -1,8 +1,9 @@
 //! Locks by which servers and tools keep off each other's directories.
 //!
-//! A data directory is locked itself (`flock`), which leaves nothing in it. Files have POSIX record locks, as the core's own: they belong to the process, end with it, and end as well when
-//! it closes any descriptor of that file. So a file that is locked here is kept open, and not opened a second
-//! time by whoever may close it again.
+//! A data directory is locked itself (`flock`), which leaves nothing in it. Files have POSIX record locks, as
+//! the core's own: they belong to the process, end with it, and end as well when it closes any descriptor of
+//! that file. So a file that is locked here is kept open, and not opened a second time by whoever may close
+//! it again.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,8 +1,8 @@
 //! The load: every client of one run, in a process of its own, on one thread and one epoll.
 //!
-//! Reads one `Spec` from stdin, says `Said` lines on stdout. A command counts when the last byte of its reply has
-//! been read, if that is between the two `Said`; its latency began with the write it left in. Knows nothing of
-//! servers but an address; ends with its stdin, so it never outlives who started it.
+//! Reads one `Spec` from stdin, says `Said` lines on stdout. A command counts when the last byte of its reply
+//! has been read, if that is between the two `Said`; its latency began with the write it left in. Knows
+//! nothing of servers but an address; ends with its stdin, so it never outlives who started it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, BufRead, ErrorKind, Read, Write};

@@ -1,6 +1,7 @@
 //! One run of one scenario on one server: the load is started, the server is weighed while it is counted.
 //!
-//! Calls the load by its pipes and the server by `server`; keeps nothing between runs but what `Contestant` holds.
+//! Calls the load by its pipes and the server by `server`; keeps nothing between runs but what `Contestant`
+//! holds.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

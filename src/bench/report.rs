@@ -1,5 +1,5 @@
-//! Runs to numbers, numbers to a table and to JSON. Medians of runs; a ratio is Trellis to the original, and the
-//! median of the ratios of the pairs, so that what slowed both in one pair cancels out.
+//! Runs to numbers, numbers to a table and to JSON. Medians of runs; a ratio is Trellis to the original, and
+//! the median of the ratios of the pairs, so that what slowed both in one pair cancels out.
 
 use std::fmt::Write;
 

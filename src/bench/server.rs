@@ -1,8 +1,8 @@
 //! A server under measurement or comparison: started, found in `/proc`, weighed, ended.
 //!
-//! It listens on a free port of 127.0.0.1, leads a process group of its own and is taken for started when it has
-//! answered a command. Nothing of it is left when its `Server` is dropped, nor when we are interrupted: then
-//! `interrupt` ends every group that is registered, and whoever waits for a server sees it gone.
+//! It listens on a free port of 127.0.0.1, leads a process group of its own and is taken for started when it
+//! has answered a command. Nothing of it is left when its `Server` is dropped, nor when we are interrupted:
+//! then `interrupt` ends every group that is registered, and whoever waits for a server sees it gone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

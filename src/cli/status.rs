@@ -39,8 +39,8 @@ pub fn parse(words: &[OsString]) -> Command {
     }
 }
 
-/// Prints the answer to stdout. An error: no server answered, or what it said is no status. A reader that went away
-/// ends it quietly.
+/// Prints the answer to stdout. An error: no server answered, or what it said is no status. A reader that
+/// went away ends it quietly.
 pub fn run(request: &Request) -> Result<(), Fatal> {
     let mut stdout = io::stdout();
     // From the top of a terminal, so that it looks like one table that changes.

@@ -1,8 +1,8 @@
 //! Makes up scenarios from a seed, one step at a time, knowing what the clients have been answered so far.
 //!
-//! It knows roughly what each client can do (who holds which job, who waits), so that most commands do something;
-//! being wrong costs nothing, since every answer is compared anyway. What `intended` says is not generated is left
-//! out here.
+//! It knows roughly what each client can do (who holds which job, who waits), so that most commands do
+//! something; being wrong costs nothing, since every answer is compared anyway. What `intended` says is not
+//! generated is left out here.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ const CLIENTS: [&str; 5] = ["A", "B", "C", "D", "E"];
 /// Several slots each have some of them.
 const TUBES: [&str; 6] = ["default", "a", "b", "c", "d", "e"];
 
-/// When commands are sent, in milliseconds: what began at one of these, and lasts whole seconds, ends at least a
-/// quarter of a second from the others.
+/// When commands are sent, in milliseconds: what began at one of these, and lasts whole seconds, ends at
+/// least a quarter of a second from the others.
 const PHASES: [u64; 3] = [0, 1400, 2700];
 
 /// Steps between two comparisons of everything.
@@ -171,8 +171,8 @@ impl Generator {
         Step::At(*ms)
     }
 
-    /// Those that hold jobs say something before anything is compared: the original needs that to see that a time
-    /// is over.
+    /// Those that hold jobs say something before anything is compared: the original needs that to see that a
+    /// time is over.
     fn nudge(&mut self) {
         let able = self.clients.iter().filter(|(_, client)| !client.mute && !client.half);
         self.next = able.map(|(name, _)| send(name, vec![text("list-tube-used\r\n")])).collect();
@@ -359,7 +359,8 @@ impl Generator {
         }
         let holds = self.clients.get(name).is_some_and(|client| !client.holds.is_empty());
         let command = match (self.theme, self.random.usize(..4)) {
-            // Whoever waited when a reservation ends would be given that job, on the original at another moment.
+            // Whoever waited when a reservation ends would be given that job, on the original at another
+            // moment.
             (Theme::Time(Clock::Reservation), _) if !holds || self.phase > 0 => {
                 "reserve-with-timeout 0".to_owned()
             }

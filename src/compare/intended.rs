@@ -1,7 +1,7 @@
 //! Where Trellis is meant to differ from the original, and why. Everything else that differs is a fault.
 //!
-//! `judge` asks here about each difference; `generate` leaves out what the list says is not generated, because from
-//! there on the two servers would rightly be in different states.
+//! `judge` asks here about each difference; `generate` leaves out what the list says is not generated,
+//! because from there on the two servers would rightly be in different states.
 
 use super::judge::Subject;
 

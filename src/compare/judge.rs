@@ -1,4 +1,5 @@
-//! Whether two replies are the same: ids by what they stand for, statistics field by field, the rest byte by byte.
+//! Whether two replies are the same: ids by what they stand for, statistics field by field, the rest byte by
+//! byte.
 //!
 //! Pure. Differences that `intended` allows are counted and pass.
 

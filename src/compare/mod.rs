@@ -2,7 +2,8 @@
 //!
 //! `generate` makes up scenarios from a seed (or a file is replayed, or `record` writes one), `pair` takes both
 //! servers (`side`) through them, `judge` compares replies, `intended` is the list of what may differ, and
-//! `shorten` makes a scenario that shows a difference small. A difference counts if it shows again on fresh servers.
+//! `shorten` makes a scenario that shows a difference small. A difference counts if it shows again on fresh
+//! servers.
 
 mod generate;
 mod intended;

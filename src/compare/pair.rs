@@ -1,9 +1,9 @@
 //! Both servers, taken through the same steps, reply by reply.
 //!
-//! Each step goes to the original first, which is left to settle; what its clients got is then what Trellis' clients
-//! must get. Only one client acts at a time, so that the order of commands is the same on both. Where a step is
-//! answered with nothing (a reserve waits, a client leaves), Trellis is given time until its statistics are the
-//! original's, which proves that it has seen the step.
+//! Each step goes to the original first, which is left to settle; what its clients got is then what Trellis'
+//! clients must get. Only one client acts at a time, so that the order of commands is the same on both. Where
+//! a step is answered with nothing (a reserve waits, a client leaves), Trellis is given time until its
+//! statistics are the original's, which proves that it has seen the step.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! A proxy that writes down what real clients say, as a scenario that can be replayed.
 //!
-//! Bytes pass unchanged in both directions. What clients send becomes steps in the order in which it came; ids of
-//! jobs that were inserted meanwhile become names, so that a replay on other servers uses their own. A pause between
-//! two steps becomes an `at`. Written when the proxy is told to end (SIGINT, SIGTERM).
+//! Bytes pass unchanged in both directions. What clients send becomes steps in the order in which it came;
+//! ids of jobs that were inserted meanwhile become names, so that a replay on other servers uses their own. A
+//! pause between two steps becomes an `at`. Written when the proxy is told to end (SIGINT, SIGTERM).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -160,7 +160,8 @@ impl Tape {
     }
 
     fn half(&mut self, client: &str) {
-        // A client that closes and one that half-closes look the same from here, and a server answers both alike.
+        // A client that closes and one that half-closes look the same from here, and a server answers both
+        // alike.
         self.add(Step::Half(client.to_owned()));
     }
 

@@ -1,7 +1,7 @@
 //! Leaves steps out of a scenario as long as it still shows a difference.
 //!
-//! In halves first, then in smaller parts, at last one by one. What a step removed made possible (a job, a client)
-//! is simply missing then, on both servers.
+//! In halves first, then in smaller parts, at last one by one. What a step removed made possible (a job, a
+//! client) is simply missing then, on both servers.
 
 use super::scenario::Step;
 

@@ -136,9 +136,9 @@ impl Side {
     /// Returns when the original has done all that it can do with what it was sent, `bytes` of it last.
     ///
     /// It handles one ready descriptor after the other, in turn: each answer to the observer means that every
-    /// client that was ready before has had its turn. Each turn takes at least a line buffer of what is there, or
-    /// writes one reply. So after as many turns as the bytes need, and two more without a new byte for anyone,
-    /// nobody was ready.
+    /// client that was ready before has had its turn. Each turn takes at least a line buffer of what is
+    /// there, or writes one reply. So after as many turns as the bytes need, and two more without a new byte
+    /// for anyone, nobody was ready.
     pub fn settle(&mut self, bytes: usize) -> Result<(), Fatal> {
         let mut left = 2 + bytes / limits::LINE_BYTES + 1;
         let end = Instant::now() + limits::COMPARE_PATIENCE;

@@ -1,8 +1,8 @@
 //! The frontend's event loop: listening sockets, clients, links, the control channel.
 //!
 //! A wake-up takes what has come from everybody, deals with it, and then writes once to each owner and each
-//! client that there is something for. All sockets are edge-triggered: what is left unread is remembered, and no
-//! state of a socket can keep the loop spinning.
+//! client that there is something for. All sockets are edge-triggered: what is left unread is remembered, and
+//! no state of a socket can keep the loop spinning.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -388,8 +388,8 @@ impl<'a> Frontend<'a> {
         Ok(())
     }
 
-    /// The other end has closed a link. If its owner lives on, it found us at fault, and only a new generation of
-    /// ours gets a new link.
+    /// The other end has closed a link. If its owner lives on, it found us at fault, and only a new
+    /// generation of ours gets a new link.
     fn link_lost(&mut self, slot: u16) {
         info!(slot, "link down");
         self.unexplained.push((slot, Instant::now() + LINK_LOSS));

@@ -3,10 +3,11 @@
 //! Holds no jobs and no tubes: a session knows which tube it uses and which it watches, and which slots have a
 //! virtual connection for it. Reply bytes come from the owners and pass through.
 //!
-//! Reading order: `session` (what a client connection is), `requests` (client bytes to frames), `replies` (frames
-//! to client bytes), `references` (use, watch, ignore over slots), `probe` (ids that may live anywhere), `waiting`
-//! (what is due by the clock), `outage` (an owner is gone), `event_loop` (sockets). `owners` holds the links, `client` the client's socket, `stats` and `tube_list` the answers that
-//! are added up here.
+//! Reading order: `session` (what a client connection is), `requests` (client bytes to frames), `replies`
+//! (frames to client bytes), `references` (use, watch, ignore over slots), `probe` (ids that may live
+//! anywhere), `waiting` (what is due by the clock), `outage` (an owner is gone), `event_loop` (sockets).
+//! `owners` holds the links, `client` the client's socket, `stats` and `tube_list` the answers that are added
+//! up here.
 
 mod alarms;
 mod client;

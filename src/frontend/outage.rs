@@ -13,7 +13,8 @@ use crate::protocol::{Command, Line, command, line};
 use crate::scoreboard::Field;
 
 impl Session {
-    /// Whether something can be begun for the slot now. If its owner is away or behind, the session waits for it.
+    /// Whether something can be begun for the slot now. If its owner is away or behind, the session waits for
+    /// it.
     pub fn available(&mut self, ctx: &mut Context<'_>, slot: u16) -> bool {
         if !ctx.owners.is_up(slot) {
             if self.waits_for.is_none_or(|(waited, _)| waited != slot) {

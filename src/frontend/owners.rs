@@ -67,7 +67,8 @@ impl Owners {
         }
     }
 
-    /// Sends what is queued, one write a link, and says which links are broken. `token_of` names each slot's link.
+    /// Sends what is queued, one write a link, and says which links are broken. `token_of` names each slot's
+    /// link.
     pub fn send(&mut self, registry: &Registry, token_of: impl Fn(u16) -> Token) -> Vec<u16> {
         let mut broken = Vec::new();
         for (number, slot) in self.slots.iter_mut().enumerate() {

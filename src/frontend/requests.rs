@@ -1,8 +1,8 @@
 //! Client bytes to frames: cuts the stream, routes each command, and sends what belongs together in one frame.
 //!
-//! Bytes of commands for one slot that follow each other are a *run*: it goes to the owner as it came, in as few
-//! frames as it fits. What can't be begun now (another slot's replies are awaited, a window is full, a slot is
-//! away) stays in the session's input, and `advance` is called again when that changes.
+//! Bytes of commands for one slot that follow each other are a *run*: it goes to the owner as it came, in as
+//! few frames as it fits. What can't be begun now (another slot's replies are awaited, a window is full, a
+//! slot is away) stays in the session's input, and `advance` is called again when that changes.
 
 use std::time::{Duration, Instant};
 

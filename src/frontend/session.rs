@@ -78,7 +78,8 @@ pub struct Session {
     pub alarm: Option<i64>,
     /// The socket may have more to read, though no event will say so.
     pub readable: bool,
-    /// The client has ended its sending half; what it sent before may still be unread. No reserve waits any more.
+    /// The client has ended its sending half; what it sent before may still be unread. No reserve waits any
+    /// more.
     pub fin: bool,
     /// Input is left that could not be begun.
     pub stalled: bool,

@@ -52,8 +52,8 @@ pub struct Link {
     pub interest: LinkInterest,
 }
 
-/// Which events of a link are asked for. To be told when it can be written costs a wake-up for each message that
-/// the peer reads, so it is asked for only while something could not be sent.
+/// Which events of a link are asked for. To be told when it can be written costs a wake-up for each message
+/// that the peer reads, so it is asked for only while something could not be sent.
 #[derive(Default)]
 pub struct LinkInterest {
     writable: bool,
@@ -99,8 +99,8 @@ impl Link {
         receive(&mut self.stream, &mut self.inbox)
     }
 
-    /// Sends what is queued, as far as the peer takes it now. `More`: it takes no more for the moment, and an event
-    /// will say when it does.
+    /// Sends what is queued, as far as the peer takes it now. `More`: it takes no more for the moment, and an
+    /// event will say when it does.
     pub fn send(&mut self, registry: &Registry, token: Token) -> Progress {
         send(&mut self.stream, &mut self.outbox, &mut self.interest, registry, token)
     }

@@ -1,7 +1,8 @@
 //! Keeps a fault that comes thousands of times a second from filling a disk with its lines.
 //!
-//! The same line is shown a few times a second, lines of the same place in the program a few dozen times; what was
-//! left out is counted and told later. Lines of level debug and trace pass: who asks for them wants all.
+//! The same line is shown a few times a second, lines of the same place in the program a few dozen times;
+//! what was left out is counted and told later. Lines of level debug and trace pass: who asks for them wants
+//! all.
 
 use std::collections::HashMap;
 use std::fmt::Write;

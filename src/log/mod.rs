@@ -1,8 +1,9 @@
 //! The log: one line an event, to the inherited stderr. Never to stdout.
 //!
-//! `TRELLIS_LOG` chooses what is shown and `TRELLIS_LOG_FORMAT` how; the supervisor sets both for its children from
-//! its flags, so that all processes of a server speak alike. A process's role, slot or number, and generation stand
-//! before each of its messages, for which its caller opens a span. Lines that repeat are limited (`limiter`).
+//! `TRELLIS_LOG` chooses what is shown and `TRELLIS_LOG_FORMAT` how; the supervisor sets both for its
+//! children from its flags, so that all processes of a server speak alike. A process's role, slot or number,
+//! and generation stand before each of its messages, for which its caller opens a span. Lines that repeat are
+//! limited (`limiter`).
 
 mod limiter;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::lock::CORE_LOCK_FILE;
 
-/// Copies a directory with all that is in it, links followed. Not the files that servers lock: they are empty, and
-/// closing them would end a lock that this process has. The target must not be there. All of it is on disk
-/// when this returns, but for the target's own name.
+/// Copies a directory with all that is in it, links followed. Not the files that servers lock: they are
+/// empty, and closing them would end a lock that this process has. The target must not be there. All of it is
+/// on disk when this returns, but for the target's own name.
 pub fn tree(from: &Path, to: &Path, copied: &dyn Fn(u64)) -> io::Result<()> {
     let said = |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let model = fs::metadata(from).map_err(|e| said(from, e))?;

@@ -1,5 +1,5 @@
-//! `trellis wal dump`: every live job of a directory, a line each, slots in their order and jobs in that of replay.
-//! Read only.
+//! `trellis wal dump`: every live job of a directory, a line each, slots in their order and jobs in that of
+//! replay. Read only.
 //!
 //! Damaged logs give what the core would see of them; their faults go to stderr and make the exit code.
 

@@ -1,8 +1,8 @@
 //! Keeps servers off a data directory while a tool works on it.
 //!
-//! The locks are those that servers take: the supervisor's on the data directory, the core's beside each log. Where
-//! the core's file isn't there no original serves; a source is not touched to make one, and `Look` finds a server
-//! that came meanwhile.
+//! The locks are those that servers take: the supervisor's on the data directory, the core's beside each log.
+//! Where the core's file isn't there no original serves; a source is not touched to make one, and `Look`
+//! finds a server that came meanwhile.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -71,8 +71,8 @@ pub fn user_of(data: &DataDir) -> Option<String> {
 pub struct Look(Vec<(PathBuf, u64, u64, i64, i64)>);
 
 impl Look {
-    /// All files in the directories of the logs: name, inode, size, time of the last change. Not those of locks: a
-    /// server that is kept off may make one, and one that is not makes logs as well.
+    /// All files in the directories of the logs: name, inode, size, time of the last change. Not those of
+    /// locks: a server that is kept off may make one, and one that is not makes logs as well.
     pub fn take(data: &DataDir) -> Result<Look, Fatal> {
         let mut files = Vec::new();
         let dirs = data.logs.iter().map(|log| log.path.as_path());

@@ -1,11 +1,11 @@
 //! `trellis migrate` and `trellis export`: the jobs of a data directory in a new one of another shape.
 //!
-//! Offline. The source is read only, and locked while it is. The target is made beside its final name, compared job by
-//! job with the source (`verify`), and appears by one rename: whatever stops this, the source is as it was and there
-//! is no half target. Memory follows the number of live jobs, not their bodies.
+//! Offline. The source is read only, and locked while it is. The target is made beside its final name,
+//! compared job by job with the source (`verify`), and appears by one rename: whatever stops this, the source
+//! is as it was and there is no half target. Memory follows the number of live jobs, not their bodies.
 //!
-//! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below which
-//! id that is so. A flat target is exactly a single-process server's directory.
+//! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below
+//! which id that is so. A flat target is exactly a single-process server's directory.
 
 use std::collections::HashSet;
 use std::fmt::Write;

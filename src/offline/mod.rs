@@ -1,8 +1,8 @@
 //! Tools on data directories, without a server: what is in the logs, are they whole, copies in another shape.
 //!
-//! Called by the subcommands of `cli`. `data` finds the logs of a directory, `hold` keeps servers off it, `check`
-//! and `dump` look, `repair` mends, `migrate` makes a copy of another shape and `verify` compares it. Reading never
-//! changes anything; what changes is said by the module that does it.
+//! Called by the subcommands of `cli`. `data` finds the logs of a directory, `hold` keeps servers off it,
+//! `check` and `dump` look, `repair` mends, `migrate` makes a copy of another shape and `verify` compares it.
+//! Reading never changes anything; what changes is said by the module that does it.
 
 pub mod check;
 mod copy;

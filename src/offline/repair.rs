@@ -1,8 +1,8 @@
 //! `trellis wal repair`: makes a directory's logs fit to be served, after a copy of it was made.
 //!
-//! Torn tails are cut. Damaged logs are written anew from what is whole in them; what is not, and jobs that belong
-//! into another slot, are in the copy only and said. Never without a copy, never while a server runs. Stopped in
-//! the middle it can be run again: new files stand behind the old ones, and repeat them.
+//! Torn tails are cut. Damaged logs are written anew from what is whole in them; what is not, and jobs that
+//! belong into another slot, are in the copy only and said. Never without a copy, never while a server runs.
+//! Stopped in the middle it can be run again: new files stand behind the old ones, and repeat them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

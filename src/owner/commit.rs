@@ -1,10 +1,10 @@
 //! Keeps the log's promises: what a batch logged is written in one go, synced as `-f` and `-F` say, and an old
 //! file is closed or unlinked only after what replaced it is written (and synced, where syncing is on).
 //!
-//! With `-f0` no reply leaves before one fsync that covers the whole batch. With `-f MS` a thread syncs, so that
-//! no client waits for the disk, and a timer sees to trailing records. An error means that the owner must stop
-//! at once, before any reply of the batch leaves. Ids are reserved before their replies leave, and noted before the
-//! last record of them may go.
+//! With `-f0` no reply leaves before one fsync that covers the whole batch. With `-f MS` a thread syncs, so
+//! that no client waits for the disk, and a timer sees to trailing records. An error means that the owner
+//! must stop at once, before any reply of the batch leaves. Ids are reserved before their replies leave, and
+//! noted before the last record of them may go.
 
 use std::fs::File;
 use std::io;
@@ -271,8 +271,8 @@ impl SyncJob {
     }
 }
 
-/// Does what had to wait. With `dir`, an earlier unlink is on disk before the next: a gap in the numbers of files
-/// would look like a lost one.
+/// Does what had to wait. With `dir`, an earlier unlink is on disk before the next: a gap in the numbers of
+/// files would look like a lost one.
 fn finish(chore: Chore, dir: Option<&File>) -> io::Result<()> {
     match chore {
         Chore::Close(file) => drop(file),

@@ -20,8 +20,8 @@ use crate::topology::Topology;
 use crate::wal::ids::{self, IdFloor, IdsError};
 use crate::wal::{Policy, Scan, Verdict, WalError, mend, scan};
 
-/// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out before;
-/// nothing on disk changes before `allowed` has said that it may.
+/// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out
+/// before; nothing on disk changes before `allowed` has said that it may.
 pub fn recover(
     wal: &Wal,
     slot: u16,

@@ -1,6 +1,6 @@
 //! What a command line is and where it belongs. Words are compared as stock compares them: as prefixes, in a
-//! fixed order. A line whose arguments stock would refuse is `Other`, with one exception: how much of the stream
-//! a `put` takes must be known here.
+//! fixed order. A line whose arguments stock would refuse is `Other`, with one exception: how much of the
+//! stream a `put` takes must be known here.
 
 use super::TubeName;
 use super::numbers::{u32_and_rest, u32_whole, u64_and_rest, u64_whole};

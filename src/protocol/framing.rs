@@ -1,7 +1,7 @@
 //! Where a command line ends. Stock reads into a buffer of `LINE_BYTES`, looks for the first CR among all
-//! bytes but the last, and takes the line if LF follows it; a stray CR hides every later CR LF of that buffer. A
-//! full buffer without a line is thrown away, and so is each further one until a line end is found in one: that
-//! line is answered BAD_FORMAT. How the bytes were cut into packets makes no difference.
+//! bytes but the last, and takes the line if LF follows it; a stray CR hides every later CR LF of that
+//! buffer. A full buffer without a line is thrown away, and so is each further one until a line end is found
+//! in one: that line is answered BAD_FORMAT. How the bytes were cut into packets makes no difference.
 
 use memchr::memchr;
 
@@ -87,8 +87,8 @@ mod tests {
         assert_eq!(discard(b"\r\nstats\r\n"), Discard::Ends(2));
     }
 
-    /// The same bytes as `line` sees them when they come one at a time, as stock reads them: the lines, and where an
-    /// over-long one ends.
+    /// The same bytes as `line` sees them when they come one at a time, as stock reads them: the lines, and
+    /// where an over-long one ends.
     fn one_by_one(bytes: &[u8]) -> Vec<(bool, usize)> {
         let (mut found, mut start, mut discarding) = (Vec::new(), 0, false);
         for end in 0..=bytes.len() {

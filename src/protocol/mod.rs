@@ -1,8 +1,8 @@
 //! The client's text protocol as the frontend needs it: bytes to lines, lines to routable commands.
 //!
-//! Pure: no I/O, no clock. `framing` cuts the stream exactly as stock does, traps included; `command` says where
-//! a line belongs; `numbers` and `tube_name` copy stock's two number parsers and its rule for names. What can't be
-//! routed is `Command::Other`, and the C core words the refusal.
+//! Pure: no I/O, no clock. `framing` cuts the stream exactly as stock does, traps included; `command` says
+//! where a line belongs; `numbers` and `tube_name` copy stock's two number parsers and its rule for names.
+//! What can't be routed is `Command::Other`, and the C core words the refusal.
 
 mod command;
 mod framing;

@@ -12,13 +12,13 @@ pub enum Histogram {
     Sync,
     /// Owner: from the wake-up that brought commands until their replies left.
     Batch,
-    /// Frontend: from the wake-up that brought a command until its owner's reply came. Of pipelined commands for
-    /// one owner, the first until the reply of the last; without reserves that may wait.
+    /// Frontend: from the wake-up that brought a command until its owner's reply came. Of pipelined commands
+    /// for one owner, the first until the reply of the last; without reserves that may wait.
     RoundTrip,
 }
 
-/// Upper bounds of all buckets but the last, which has none, in microseconds: from a command in memory to a disk
-/// that hangs.
+/// Upper bounds of all buckets but the last, which has none, in microseconds: from a command in memory to a
+/// disk that hangs.
 pub const BOUNDS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 10_000_000,

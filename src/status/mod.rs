@@ -1,7 +1,7 @@
 //! What a running server says of itself: the answer of the control socket, as data.
 //!
-//! The supervisor fills it in and writes it as JSON; `trellis status` reads it and prints a table (`table`). No I/O
-//! here. Fields may be added; one that is there keeps its name and meaning, for scripts read `--json`.
+//! The supervisor fills it in and writes it as JSON; `trellis status` reads it and prints a table (`table`).
+//! No I/O here. Fields may be added; one that is there keeps its name and meaning, for scripts read `--json`.
 
 pub mod table;
 

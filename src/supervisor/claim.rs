@@ -1,9 +1,9 @@
 //! Claims: what this server uses is its own before it touches any of it, and until it ends.
 //!
-//! A data directory is claimed by a lock on the directory itself, which leaves nothing in it; a path by a lock on
-//! a file beside it, which stays: removing a lock file is a race. The locks end with this process, whatever ends
-//! it, and children have no part in them. Stock knows neither: against it, the core's own `lock` and a trial
-//! connect to a socket's path are looked at.
+//! A data directory is claimed by a lock on the directory itself, which leaves nothing in it; a path by a
+//! lock on a file beside it, which stays: removing a lock file is a race. The locks end with this process,
+//! whatever ends it, and children have no part in them. Stock knows neither: against it, the core's own
+//! `lock` and a trial connect to a socket's path are looked at.
 //!
 //! The processes of a server that was killed live on for a moment, with the slots' locks and the listening
 //! socket. The kernel tells nobody when they let go, so this is the one place that looks again and again, for
@@ -28,7 +28,8 @@ use crate::limits;
 use crate::lock::{self, CORE_LOCK_FILE};
 use crate::topology::Layout;
 
-/// A locked directory or file. Closing it, or any other descriptor of that file in this process, ends the claim.
+/// A locked directory or file. Closing it, or any other descriptor of that file in this process, ends the
+/// claim.
 #[allow(dead_code)] // held, never looked at
 pub enum Claim {
     Directory(Flock<File>),
@@ -81,7 +82,8 @@ impl Claim {
             Err(error) => return Err(said(error)),
         }
         if let Some(user) = user {
-            // A later start as that user must be able to open it. Where this fails we are no more than that user.
+            // A later start as that user must be able to open it. Where this fails we are no more than that
+            // user.
             let _ = fchown(file.as_fd(), Some(user.uid), Some(user.gid));
         }
         Ok(Claim::File(file))

@@ -2,8 +2,8 @@
 //! control socket and the metrics are two of them.
 //!
 //! Nothing here waits. Requests and clients are few and small, each client has a deadline from the moment it is
-//! accepted, and one that sends too much, does not read or does not leave is dropped. What a request means is the
-//! caller's business, by a function from the bytes so far to an answer.
+//! accepted, and one that sends too much, does not read or does not leave is dropped. What a request means is
+//! the caller's business, by a function from the bytes so far to an answer.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -130,7 +130,8 @@ impl Client {
             Err(_) => return Fate::Leaves,
         };
         match self.write() {
-            // The client closes first: who closes with unread bytes takes the answer back from the other's kernel.
+            // The client closes first: who closes with unread bytes takes the answer back from the other's
+            // kernel.
             Ok(true) if ended => Fate::Leaves,
             Ok(false) if ended && self.answer.is_none() => Fate::Leaves,
             Ok(_) => Fate::Stays,

@@ -51,8 +51,8 @@ impl Supervisor {
         }
     }
 
-    /// An owner has found its log fit to be opened. At the first start nobody opens anything before all have said
-    /// so, for a server that is refused changes nothing on disk; later each slot is by itself.
+    /// An owner has found its log fit to be opened. At the first start nobody opens anything before all have
+    /// said so, for a server that is refused changes nothing on disk; later each slot is by itself.
     fn checked(&mut self, id: ChildId) {
         self.children.get_mut(id).checked = true;
         let owners = self.children.of_role(Role::Owner);

@@ -1,8 +1,8 @@
 //! The numbers of a server in Prometheus' text format. What each of them is stands in `doc/metrics.md`, which a
 //! test compares with this file's output.
 //!
-//! A scrape reads the scoreboard and the supervisor's table, as `report` does, and `/proc` for the memory of each
-//! process; it asks no process.
+//! A scrape reads the scoreboard and the supervisor's table, as `report` does, and `/proc` for the memory of
+//! each process; it asks no process.
 
 use std::fmt;
 
@@ -46,8 +46,8 @@ const COMMANDS: [(&str, Field); 22] = [
     ("pause-tube", Field::CmdPauseTube),
 ];
 
-/// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked counts
-/// once in the end. A counter that falls would be taken for a restart of the server.
+/// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked
+/// counts once in the end. A counter that falls would be taken for a restart of the server.
 #[derive(Default)]
 pub struct Watermarks([u64; COMMANDS.len()]);
 

@@ -1,5 +1,5 @@
-//! What the supervisor knows, as a `Status`: from its own table and from the scoreboard. Asks no process, so that
-//! it works whatever state they are in, and never waits.
+//! What the supervisor knows, as a `Status`: from its own table and from the scoreboard. Asks no process, so
+//! that it works whatever state they are in, and never waits.
 
 use super::children::Child;
 use super::policy::{self, Moment};

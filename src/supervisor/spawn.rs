@@ -66,8 +66,9 @@ impl Spawner {
         command.env(log::FORMAT_VARIABLE, self.format.name());
         let control = far.as_raw_fd();
         let prepare = move || {
-            // SAFETY: between fork and exec only async-signal-safe calls are allowed: these are. Descriptor 3 is
-            // taken in the parent for life, so this replaces neither `control` nor one that `Command` uses.
+            // SAFETY: between fork and exec only async-signal-safe calls are allowed: these are. Descriptor 3
+            // is taken in the parent for life, so this replaces neither `control` nor one that `Command`
+            // uses.
             unsafe {
                 if libc::dup2(control, CONTROL_FD) == -1 {
                     return Err(io::Error::last_os_error());

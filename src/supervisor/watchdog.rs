@@ -1,8 +1,9 @@
-//! The service manager's watchdog: it is told at half its interval that the server lives, by the supervisor alone.
+//! The service manager's watchdog: it is told at half its interval that the server lives, by the supervisor
+//! alone.
 //!
-//! Whoever asked for it wants the whole service started anew when it hangs. So nothing is told while no slot that
-//! serves, or no frontend that serves, answers. One stalled slot of several is no reason: the others work, and
-//! `--kill-stalled` is there for it.
+//! Whoever asked for it wants the whole service started anew when it hangs. So nothing is told while no slot
+//! that serves, or no frontend that serves, answers. One stalled slot of several is no reason: the others
+//! work, and `--kill-stalled` is there for it.
 
 use std::ffi::OsStr;
 use std::io;

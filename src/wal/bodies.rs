@@ -1,7 +1,7 @@
 //! Bodies of jobs, out of the logs of one directory, a piece at a time.
 //!
-//! A few files stay open: jobs in replay order mostly follow each other, and those that were moved lie in a newer
-//! file. The directory must not change meanwhile.
+//! A few files stay open: jobs in replay order mostly follow each other, and those that were moved lie in a
+//! newer file. The directory must not change meanwhile.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

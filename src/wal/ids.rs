@@ -2,13 +2,13 @@
 //!
 //! As long as a log has a record of an id, the log itself tells. So the file has to know two things more:
 //!
-//! * `forgotten`: no id up to here is handed out, though the log may have no record of it any more. A record goes
-//!   when its file is unlinked, and `cover` comes before that. It is not synced: it has to survive our processes,
-//!   not the machine.
-//! * `reserved`: what a machine that stops may take away of the log's unsynced end is not above this. It is raised
-//!   a block ahead, synced, before an id beyond it is told to anybody, and counts only after the machine was
-//!   started anew (`boot`) without an orderly end of ours in between. So ids go on without a gap after any kill,
-//!   and with a gap of less than a block after a power failure.
+//! * `forgotten`: no id up to here is handed out, though the log may have no record of it any more. A record
+//!   goes when its file is unlinked, and `cover` comes before that. It is not synced: it has to survive our
+//!   processes, not the machine.
+//! * `reserved`: what a machine that stops may take away of the log's unsynced end is not above this. It is
+//!   raised a block ahead, synced, before an id beyond it is told to anybody, and counts only after the
+//!   machine was started anew (`boot`) without an orderly end of ours in between. So ids go on without a gap
+//!   after any kill, and with a gap of less than a block after a power failure.
 //!
 //! A server that does not know the file goes on above the highest id in the log; the file's numbers are lower
 //! bounds, so that the directory can be handed there and back.
@@ -73,8 +73,8 @@ pub fn store(dir: &Path, last_id: u64) -> Result<(), IdsError> {
 }
 
 impl IdFloor {
-    /// For the one owner of a directory. `last_id` is the highest id in the log or otherwise known; `block` is how
-    /// far ids are reserved ahead.
+    /// For the one owner of a directory. `last_id` is the highest id in the log or otherwise known; `block`
+    /// is how far ids are reserved ahead.
     pub fn open(dir: &Path, last_id: u64, block: u64) -> Result<IdFloor, IdsError> {
         let boot = boot_id();
         let forgotten = load(dir)?.map_or(0, |ids| ids.used_up(&boot));

@@ -5,8 +5,8 @@
 //!
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
 //! (the records of one file), `finding` (what can be wrong), `jobs` (what replay leaves), `scan` (a whole
-//! directory), `bodies`, `salvage` (a damaged directory). Three parts write: `mend` makes a directory that a crash
-//! left fit for the core, `ids` keeps the ids that were used up, `writer` makes new logs.
+//! directory), `bodies`, `salvage` (a damaged directory). Three parts write: `mend` makes a directory that a
+//! crash left fit for the core, `ids` keeps the ids that were used up, `writer` makes new logs.
 //!
 //! Architecture invariant: nothing else opens a file for writing, and no number from a log is believed
 //! before it is bounded. Memory follows the number of live jobs, never the size of bodies or files.

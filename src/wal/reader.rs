@@ -131,7 +131,8 @@ impl<'a> Reader<'a> {
         Ok(next)
     }
 
-    /// After `Stopped`: goes on at the next offset where a record is whole and `credible`. `None` if there is none.
+    /// After `Stopped`: goes on at the next offset where a record is whole and `credible`. `None` if there is
+    /// none.
     pub(super) fn resync(&mut self, credible: &mut dyn FnMut(&Record) -> bool) -> io::Result<Option<u64>> {
         // Zeros that a record can begin with: the length of no name, and all but the last byte of an id.
         let leading_zeros = self.version.name_length_bytes() as u64 + 7;

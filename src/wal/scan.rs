@@ -80,8 +80,8 @@ impl Scan {
     }
 
     /// The files in front of all that were ever written to: to be removed, in this order, before the core opens
-    /// the directory. It keeps them at the head of its list without a job in them, where each attempt to compact
-    /// fails with a line on stderr: some ten thousand lines a command.
+    /// the directory. It keeps them at the head of its list without a job in them, where each attempt to
+    /// compact fails with a line on stderr: some ten thousand lines a command.
     pub fn unwritten_head(&self) -> impl Iterator<Item = u32> {
         self.files.iter().take_while(|file| file.version.is_none()).map(|file| file.number)
     }
