@@ -1,9 +1,9 @@
-/* What the protocol engine calls in place of the originals, read into prot_unit.c behind prot.c. Each replacement
- * calls the original and mends a fault of it from outside; it names its row in the list of faults
+/* What the protocol engine calls in place of the originals, read into prot_unit.c behind prot.c. Each
+ * replacement calls the original and mends a fault of it from outside; it names its row in the list of faults
  * (doc/differences.md). */
 
-/* Ids are handed out congruent to the slot and never below the floor. At their end there is no job to be had, as
- * if there were no memory. */
+/* Ids are handed out congruent to the slot and never below the floor. At their end there is no job to be had,
+ * as if there were no memory. */
 Job *
 mend_make_job(uint32 pri, int64 delay, int64 ttr, int body_size, Tube *tube, uint64 id)
 {

@@ -8,8 +8,8 @@
 #define close wal_io_close
 #include "walg.c"
 
-/* W11: as walmaint compacts, but stops when there is nothing to move: with few live bytes the ratio is in the ten
- * thousands, and each of its steps would only find that. A file at the head without a job goes by itself. */
+/* W11: as walmaint compacts, but stops when there is nothing to move: with few live bytes the ratio is in the
+ * ten thousands, and each of its steps would only find that. A file at the head without a job goes by itself. */
 void
 wal_io_compact(Wal *w)
 {
