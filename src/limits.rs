@@ -275,3 +275,6 @@ pub const COMPARE_SHORTEN: std::time::Duration = std::time::Duration::from_secs(
 /// A pause between two recorded steps from which on it is kept: shorter ones mean nothing to a server whose
 /// unit is the second.
 pub const COMPARE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How long an owner has had nothing to do when it gives freed memory back, once: a pause that a busy slot never has.
+pub const TRIM_IDLE: std::time::Duration = std::time::Duration::from_secs(1);

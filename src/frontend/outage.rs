@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::requests::INTERNAL_ERROR;
-use super::session::{Attachment, Context, Mode, Pending, Session, What};
+use super::session::{Attachment, Context, Mode, Pending, Remote, Session, What};
 use crate::ipc::header::Kind;
 use crate::protocol::{Command, Line, command, line};
 use crate::scoreboard::Field;
@@ -49,11 +49,13 @@ impl Session {
             return;
         }
         // The old owner of the used tube has let go of it for good.
-        if let Some(Pending::Remote(remote)) = self.pending.front_mut()
-            && remote.slot == slot
-            && let What::Park(reply) = &mut remote.what
-        {
-            let reply = std::mem::take(reply);
+        let parked = match self.pending.front_mut() {
+            Some(Pending::Remote(Remote { slot: of, what: What::Park(reply), .. })) if *of == slot => {
+                Some(std::mem::take(reply))
+            }
+            _ => None,
+        };
+        if let Some(reply) = parked {
             self.pending.pop_front();
             self.barrier = false;
             self.output.push(&reply);
@@ -78,20 +80,20 @@ impl Session {
         self.establish(ctx, slot);
         let mut pending = std::mem::take(&mut self.pending);
         for entry in &mut pending {
-            if let Pending::Remote(remote) = entry
-                && remote.slot == slot
-            {
-                self.outage = None;
-                let attachment = self.attachment(slot).expect("looked at above");
-                attachment.sent = attachment.sent.wrapping_add(1);
-                remote.sequence = attachment.sent;
-                let line = match remote.what {
-                    What::Reserve { until: Some(until), .. } => reserve_until(until),
-                    _ => remote.line.to_vec(),
-                };
-                let park = matches!(&remote.what, What::Ignore(tube) if self.parks(ctx, slot, tube));
-                self.send_bytes(ctx, slot, &line, if park { crate::ipc::header::FLAG_PARK_WATCH } else { 0 });
-            }
+            let remote = match entry {
+                Pending::Remote(remote) if remote.slot == slot => remote,
+                _ => continue,
+            };
+            self.outage = None;
+            let attachment = self.attachment(slot).expect("looked at above");
+            attachment.sent = attachment.sent.wrapping_add(1);
+            remote.sequence = attachment.sent;
+            let line = match remote.what {
+                What::Reserve { until: Some(until), .. } => reserve_until(until),
+                _ => remote.line.to_vec(),
+            };
+            let park = matches!(&remote.what, What::Ignore(tube) if self.parks(ctx, slot, tube));
+            self.send_bytes(ctx, slot, &line, if park { crate::ipc::header::FLAG_PARK_WATCH } else { 0 });
         }
         self.pending = pending;
         if self.fin && self.flight() == Some(slot) {

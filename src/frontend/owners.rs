@@ -73,9 +73,8 @@ impl Owners {
         let mut broken = Vec::new();
         for (number, slot) in self.slots.iter_mut().enumerate() {
             let number = number as u16;
-            if let Some(Sender { stream, outbox, interest }) = slot
-                && socket::send(stream, outbox, interest, registry, token_of(number)) == Progress::Gone
-            {
+            let Some(Sender { stream, outbox, interest }) = slot else { continue };
+            if socket::send(stream, outbox, interest, registry, token_of(number)) == Progress::Gone {
                 broken.push(number);
             }
         }

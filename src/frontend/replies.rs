@@ -81,10 +81,10 @@ impl Session {
         if let Some(attachment) = self.attachment(slot) {
             attachment.done = sequence;
         }
-        while let Some(Pending::Remote(remote)) = self.pending.front()
-            && remote.slot == slot
-            && reached(remote.sequence, sequence)
-        {
+        while let Some(Pending::Remote(remote)) = self.pending.front() {
+            if remote.slot != slot || !reached(remote.sequence, sequence) {
+                break;
+            }
             ctx.answered(remote);
             self.pending.pop_front();
         }

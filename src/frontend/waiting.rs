@@ -42,9 +42,11 @@ impl Session {
             self.barrier = false;
             self.answer(ctx.record, UNSUPPORTED_MULTI_WATCH, None);
         }
-        if self.deadline_elsewhere().is_some_and(|due| due <= now)
-            && let Some(Pending::Remote(Remote { slot, what: What::Reserve { cancelled, .. }, .. })) =
-                self.pending.front_mut()
+        if self.deadline_elsewhere().is_none_or(|due| due > now) {
+            return;
+        }
+        if let Some(Pending::Remote(Remote { slot, what: What::Reserve { cancelled, .. }, .. })) =
+            self.pending.front_mut()
         {
             // If a job was assigned first, the assignment wins.
             *cancelled = true;

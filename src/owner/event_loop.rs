@@ -16,7 +16,7 @@ use crate::error::{Exit, Fatal};
 use crate::ipc::control::{self, LinkHello, Peer as PeerMessage, Role, Start};
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Kind, SessionId};
-use crate::limits::EVENTS;
+use crate::limits::{EVENTS, TRIM_IDLE};
 use crate::log;
 use crate::scoreboard::Scoreboard;
 
@@ -78,7 +78,12 @@ impl<'a> Owner<'a> {
         self.channel.flush();
         let mut events = Events::with_capacity(EVENTS);
         let mut timeout = Duration::ZERO;
+        // Memory that a burst has left behind is given back once nobody comes.
+        let mut worked_at = None;
         while !self.stopping {
+            if worked_at.is_some() {
+                timeout = timeout.min(TRIM_IDLE);
+            }
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(Fatal::temporary("epoll", e)),
                 _ => {}
@@ -104,6 +109,10 @@ impl<'a> Owner<'a> {
             timeout = self.settle()?;
             if brought {
                 self.numbers.answered(begun.elapsed());
+                worked_at = Some(begun);
+            } else if worked_at.is_some_and(|at| at.elapsed() >= TRIM_IDLE) {
+                worked_at = None;
+                self.engine.trim();
             }
         }
         self.commit.finish(&mut self.engine).map_err(|e| wal_failed(&self.start, e))
@@ -113,11 +122,9 @@ impl<'a> Owner<'a> {
     /// replies leave. Says how long to wait for the next event.
     fn settle(&mut self) -> Result<Duration, Fatal> {
         let mut timeout = self.engine.tick();
-        while let Some(key) = self.engine.next_touched() {
-            if let Some(peer) = self.sessions.peer(key) {
-                let Peer { link, table, .. } = &mut self.peers[peer];
-                self.sessions.touched(&mut self.engine, key, table, &mut link.outbox);
-            }
+        // A session that had news may have gone on with commands that it kept, and have something due again.
+        while self.tell_touched() {
+            timeout = self.engine.tick();
         }
         self.commit.batch(&mut self.engine).map_err(|e| wal_failed(&self.start, e))?;
         let syncs = self.commit.take_times();
@@ -140,6 +147,19 @@ impl<'a> Owner<'a> {
             timeout = Duration::ZERO; // what its sessions held is free now: somebody may be waiting for it
         }
         Ok(self.commit.due_in().map_or(timeout, |due| timeout.min(due)))
+    }
+
+    /// Lets the sessions that the core has touched say what they have to say. Whether there were any.
+    fn tell_touched(&mut self) -> bool {
+        let mut any = false;
+        while let Some(key) = self.engine.next_touched() {
+            any = true;
+            if let Some(peer) = self.sessions.peer(key) {
+                let Peer { link, table, .. } = &mut self.peers[peer];
+                self.sessions.touched(&mut self.engine, key, table, &mut link.outbox);
+            }
+        }
+        any
     }
 
     /// Takes the frames of one read of a link.

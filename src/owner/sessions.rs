@@ -261,9 +261,8 @@ impl Session {
     /// command frames never share one. `false`: the core gave the session up.
     fn advance(&mut self, engine: &mut Engine, outbox: &mut Outbox) -> bool {
         self.drive(engine, outbox, b"", 0);
-        while self.status == Status::NeedInput
-            && let Some(mut chunk) = self.input.pop_front()
-        {
+        while self.status == Status::NeedInput {
+            let Some(mut chunk) = self.input.pop_front() else { break };
             let taken = self.drive(engine, outbox, &chunk.bytes[chunk.taken..], chunk.flags);
             chunk.taken += taken;
             self.queued -= taken;

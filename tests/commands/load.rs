@@ -196,7 +196,16 @@ fn raise_open_files(wanted: u64) {
     }
 }
 
+/// Each of several reserves in one write runs out of time by itself. (An owner once did what was due, then began the
+/// next reserve that it had kept, and slept without looking at when that one was due.)
+fn reserves_sent_together_run_out_of_time_one_by_one(variant: Variant) {
+    let server = Setup::of(variant).start();
+    let mut client = server.connect("A");
+    client.ask("reserve-with-timeout 0\r\n".repeat(5), "TIMED_OUT\r\n".repeat(5));
+}
+
 on_all_variants!(
+    reserves_sent_together_run_out_of_time_one_by_one,
     largest_default_body_comes_back,
     body_in_many_packets_comes_back,
     thousand_pipelined_puts_are_all_answered_in_order,

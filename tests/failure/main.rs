@@ -2,7 +2,8 @@
 //!
 //! `owner`, `frontend` and `supervisor` kill each kind of process; `unavailable` is about a slot that stays away;
 //! `races` starts two servers on one directory; `flow` floods and stalls; `cancel` lets the end of a wait meet the
-//! job that it waited for; `hostile` is the clients nobody wants; `descriptors` runs out of them.
+//! job that it waited for; `hostile` is the clients nobody wants; `descriptors` runs out of them; `memory` gives back
+//! what a burst took.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -13,6 +14,7 @@ mod flow;
 mod frontend;
 mod hostile;
 mod jobs;
+mod memory;
 mod owner;
 mod races;
 mod supervisor;
