@@ -119,14 +119,20 @@ fn library() -> &'static Path {
     static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = LIBRARY.get_or_init(|| {
         let directory = TempDir::new("fault-library");
-        let path = directory.join("fault.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durability/fault.c");
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let mut command = Command::new(compiler);
-        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
-        let built = command.arg(&path).arg(source).arg("-ldl").output().expect("a C compiler");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let path = build(&directory, "fault.c");
         (directory, path)
     });
+    path
+}
+
+/// Builds a library to preload from a source beside this file.
+pub fn build(directory: &TempDir, source: &str) -> PathBuf {
+    let path = directory.join("library.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durability").join(source);
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+    let built = command.arg(&path).arg(source).arg("-ldl").output().expect("a C compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     path
 }

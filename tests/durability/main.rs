@@ -12,6 +12,8 @@ mod log_faults;
 mod logs;
 mod migrate;
 mod no_space;
+mod power;
+mod power_disk;
 mod recovery;
 mod sync;
 mod tool;

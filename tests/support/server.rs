@@ -132,6 +132,16 @@ impl Setup {
         server
     }
 
+    /// Starts; an error says how it ended if it did not come up.
+    pub fn try_start(&self) -> Result<Server, Exit> {
+        let directory = TempDir::new("server");
+        let mut server = Server { setup: self.clone(), directory, process: None, port: 0 };
+        match server.come_up() {
+            None => Ok(server),
+            Some(status) => Err(Exit { code: status.code(), log: server.log() }),
+        }
+    }
+
     /// For a server that must refuse to start: waits until it has exited by itself.
     pub fn refusal(&self) -> Exit {
         let directory = TempDir::new("server");
@@ -320,6 +330,13 @@ impl Server {
     }
 
     fn start(&mut self) {
+        if let Some(status) = self.come_up() {
+            panic!("{:?} ended at start with {status}", self.setup);
+        }
+    }
+
+    /// Returns when it listens, or with what it ended.
+    fn come_up(&mut self) -> Option<ExitStatus> {
         for _ in 0..START_ATTEMPTS {
             self.port = free_port();
             let child = self.process.insert(self.setup.spawn(self.port, &self.directory.join("log")));
@@ -330,11 +347,11 @@ impl Server {
                     Some(status) => Some(Some(status)),
                     None => listen.is_ready(group, port).then_some(None),
                 });
-            let Some(status) = exited else { return };
+            let status = exited?;
             kill_group(group);
             self.process = None;
             if status.code() != Some(EXIT_PORT_TAKEN) || matches!(self.setup.listen, Listen::Unix(_)) {
-                panic!("{:?} ended at start with {status}", self.setup);
+                return Some(status);
             }
         }
         panic!("{:?} found no free port in {START_ATTEMPTS} attempts", self.setup);
