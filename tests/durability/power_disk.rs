@@ -41,7 +41,11 @@ pub fn read(trace: &[u8]) -> Vec<Record> {
         let [first, second, data] = [number(1, 2), number(3, 2), number(13, 4)].map(|n| n as usize);
         let (kind, offset) = (trace[at], number(5, 8));
         let mut rest = &trace[at + HEAD..];
-        let mut take = |length: usize| rest.split_off(..length).expect("a whole record");
+        let mut take = |length: usize| {
+            let (taken, behind) = rest.split_at(length);
+            rest = behind;
+            taken
+        };
         let mut name = |length| String::from_utf8(take(length).to_vec()).expect("UTF-8");
         let (first, second) = (name(first), name(second));
         let data = take(data).to_vec();

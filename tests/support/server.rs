@@ -132,11 +132,23 @@ impl Setup {
         server
     }
 
-    /// Starts; an error says how it ended if it did not come up.
+    /// Starts, on a port, and returns when it answers. An error says how it ended if it never did.
     pub fn try_start(&self) -> Result<Server, Exit> {
         let directory = TempDir::new("server");
         let mut server = Server { setup: self.clone(), directory, process: None, port: 0 };
-        match server.come_up() {
+        let status = server.come_up().or_else(|| {
+            // It may listen before it has read its data.
+            let link = TcpStream::connect(("127.0.0.1", server.port)).ok();
+            if link.and_then(|link| Client::tcp("answers?", link).try_call("list-tube-used\r\n")).is_some() {
+                return None;
+            }
+            let child = server.process.as_mut().expect("it was started");
+            let status = wait_for_exit(child, DEADLINE).expect("it leaves if it does not answer");
+            kill_group(child.id() as i32);
+            server.process = None;
+            Some(status)
+        });
+        match status {
             None => Ok(server),
             Some(status) => Err(Exit { code: status.code(), log: server.log() }),
         }
