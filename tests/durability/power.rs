@@ -11,7 +11,7 @@
 //! otherwise.
 
 use crate::fault;
-use crate::power_disk::{Call, Disk, Image, read, store};
+use crate::power_disk::{Call, Disk, Image, Record, read, store};
 use crate::support::{Client, Exit, Random, Server, Setup, TempDir, Variant};
 use crate::tool::tool;
 use std::collections::BTreeSet;
@@ -114,9 +114,7 @@ fn acknowledged_jobs_survive_any_loss_of_what_was_not_synced() {
     let place = TempDir::new("power");
     let (jobs, trace) = load(&place, &mut random);
     let records = read(&std::fs::read(trace).expect("a trace"));
-    // Behind a sync there is less to lose.
-    let moments: Vec<usize> =
-        (1..=records.len()).filter(|&ends| !matches!(records[ends - 1].call, Call::Sync(_))).collect();
+    let moments = worthwhile(&records);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut ordered, mut torn) = (Count::default(), Count::default());
     while Instant::now() < end {
@@ -154,6 +152,17 @@ fn acknowledged_jobs_survive_any_loss_of_what_was_not_synced() {
     let allowed = ordered.halves + torn.halves + torn.refused + torn.wrong_bodies;
     let strict = std::env::var_os("TRELLIS_TEST_POWER_STRICT").is_some();
     assert!(!strict || allowed == 0, "{allowed} findings");
+}
+
+/// Numbers of records after which there is something to lose, those more often that write much.
+fn worthwhile(records: &[Record]) -> Vec<usize> {
+    let weight = |record: &Record| match &record.call {
+        Call::Sync(_) => 0,
+        Call::Write(_, _, data) if data.len() > BLOCK_BYTES[0] && data.iter().any(|&byte| byte != 0) => 4,
+        _ => 1,
+    };
+    let weights = records.iter().map(weight).enumerate();
+    weights.flat_map(|(number, weight)| std::iter::repeat_n(number + 1, weight)).collect()
 }
 
 /// A front part that ends with a block of the file.
@@ -258,27 +267,36 @@ fn examine(place: &TempDir, mut image: Image, jobs: &[Job], at: u64, what: &str,
     let what = format!("{what} ({}, trace in {})", log.path().display(), place.path().display());
     let setup = Setup::of(Variant::TrellisOneSlot).wal(log.path()).flags(&["-f0", "-s", FILE_BYTES]);
     match setup.try_start() {
-        Ok(mut server) => {
+        Ok(server) => {
             count.served += 1;
-            look(&server, &image, jobs, at, &what, count);
-            server.kill();
+            look(server, &image, jobs, at, &what, count);
         }
         Err(exit) => {
             count.refused += 1;
-            refused(&exit, &log, &what);
-            let reason = exit.log.lines().find(|line| line.contains("binlog.")).unwrap_or("?").to_owned();
+            let reason = exit.log.lines().find(|line| line.contains("binlog.")).unwrap_or("?");
             println!("refused: {what}: {reason}");
+            refused(&exit, &log, &image, &what);
+            let backup = TempDir::new("power-backup");
+            let [path, copy] = [log.path(), &backup.join("copy")].map(|path| path.display().to_string());
+            tool(&["wal", "repair", "--backup", &copy, &path]).ended(0);
+            look(setup.start(), &image, jobs, at, &format!("repaired: {what}"), count);
         }
     }
 }
 
-/// Permanently, naming a file, and the tool finds the same.
-fn refused(exit: &Exit, log: &TempDir, what: &str) {
+/// Permanently, naming a file, with nothing changed; and the tool finds the same.
+fn refused(exit: &Exit, log: &TempDir, image: &Image, what: &str) {
     /// `Exit::Data`, and that of `wal check` for a damaged log.
     const DATA: i32 = 65;
     const DAMAGED: i32 = 4;
     assert_eq!(exit.code, Some(DATA), "{what}: {}", exit.log);
     assert!(exit.log.contains("binlog."), "{what}: {}", exit.log);
+    let left = std::fs::read_dir(log.path()).expect("the image").map(|entry| {
+        let entry = entry.expect("a file");
+        let name = entry.file_name().into_string().expect("UTF-8");
+        (name, std::fs::read(entry.path()).expect("its data"))
+    });
+    assert!(*image == left.collect(), "{what}: the refusal has changed something");
     tool(&["wal", "check", &log.path().display().to_string()]).ended(DAMAGED);
 }
 
@@ -292,7 +310,8 @@ fn start_machine_anew(image: &mut Image) {
     *ids = text.replace(boot, &"f".repeat(boot.len())).into_bytes();
 }
 
-fn look(server: &Server, image: &Image, jobs: &[Job], at: u64, what: &str, count: &mut Count) {
+/// All that is served is right.
+fn look(mut server: Server, image: &Image, jobs: &[Job], at: u64, what: &str, count: &mut Count) {
     let mut client = server.connect("look");
     let mut found = 0;
     for job in jobs {
@@ -331,6 +350,7 @@ fn look(server: &Server, image: &Image, jobs: &[Job], at: u64, what: &str, count
     let id: u64 = reply.trim_end().strip_prefix("INSERTED ").expect(&reply).parse().expect("an id");
     assert!(id > told, "{what}: id {id} comes again, {told} was told");
     count.jobs += found;
+    server.kill();
 }
 
 /// Whether a short record of this job lacks all behind the edge of a block, state included: with its times and
