@@ -96,6 +96,26 @@ fn refusal_that_waits_keeps_its_place_among_the_replies() {
     half.expect(format!("{REFUSED}USING default\r\n")).expect_end();
 }
 
+/// Each wait begins where the last one ended, within one wake-up of the owner.
+#[test]
+fn pipelined_reserves_without_a_job_are_answered_at_once() {
+    const RESERVES: usize = 50;
+    for setup in
+        [Setup::new(Binary::Legacy), Setup::new(Binary::Trellis), Setup::new(Binary::Trellis).slots(SLOTS)]
+    {
+        let server = setup.start();
+        let mut client = server.connect("A");
+        let commands = "reserve-with-timeout 0\r\n".repeat(RESERVES);
+        assert!(timed(&mut client, &commands, &"TIMED_OUT\r\n".repeat(RESERVES)) < LATE);
+        let waited = timed(
+            &mut client,
+            "reserve-with-timeout 1\r\nreserve-with-timeout 0\r\n",
+            "TIMED_OUT\r\nTIMED_OUT\r\n",
+        );
+        assert!(waited < Duration::from_secs(1) + LATE, "{waited:?}");
+    }
+}
+
 #[test]
 fn one_slot_reserves_from_all_watched_tubes() {
     for setup in [Setup::new(Binary::Legacy), Setup::new(Binary::Trellis).slots(1).frontends(2)] {
