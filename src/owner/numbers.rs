@@ -70,7 +70,12 @@ impl<'a> Publisher<'a> {
     pub fn publish(&mut self, engine: &Engine, virtual_connections: usize, syncs: u64) {
         let numbers = core_numbers(&engine.stats());
         for ((field, value), base) in numbers.into_iter().zip(&self.base) {
-            self.record.set(field, base + value);
+            let value = match field.meaning() {
+                // What an earlier generation reached stays: a new core without a log begins from nothing.
+                Meaning::Highest => value.max(self.record.get(field)),
+                _ => base + value,
+            };
+            self.record.set(field, value);
         }
         self.record.set(Field::VirtualConnections, virtual_connections as u64);
         self.record.set(Field::WalSyncs, self.syncs_base + syncs);

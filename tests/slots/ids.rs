@@ -87,6 +87,24 @@ fn ids_are_not_given_again_after_an_owners_death() {
     }
 }
 
+/// The second generation dies before it has handed out any id.
+#[test]
+fn ids_are_not_given_again_after_two_deaths_in_a_row() {
+    let server = Setup::new(Binary::Trellis).slots(4).start();
+    let mut seen = BTreeSet::new();
+    for _ in 0..2 {
+        ids_of_passing_jobs(&server, &mut seen);
+        for slot in 0..4 {
+            let second = server.replace(server.owner(slot));
+            // Who is answered sees that it is up.
+            let tube = crate::support::routing::tube_on(slot, 4, "nothing");
+            server.connect("observer").ask(format!("stats-tube {tube}\r\n"), "NOT_FOUND\r\n");
+            server.replace(second);
+        }
+    }
+    ids_of_passing_jobs(&server, &mut seen);
+}
+
 #[test]
 fn ids_are_not_given_again_after_a_restart_of_everything() {
     let data = TempDir::new("data");
