@@ -58,6 +58,7 @@ impl Mayhem<'_> {
             };
             if !strikes {
                 // The children of this life have died often enough.
+                assert!(goals.supervisors > 0, "more deaths than one server's life is to have: {goals:?}");
                 self.kill_supervisor();
             }
         }
