@@ -136,7 +136,7 @@ impl Session {
         self.input.drain(..length);
         match command {
             Command::Put { body } => {
-                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: INTERNAL_ERROR, counter: None };
+                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: INTERNAL_ERROR };
             }
             _ => self.answer(ctx.record, INTERNAL_ERROR, None),
         }

@@ -107,16 +107,16 @@ impl Session {
                 let left = left - piece;
                 self.mode = if left == 0 { Mode::Line } else { Mode::Body { slot, left } };
             }
-            Mode::Skip { left, reply, counter } => {
+            Mode::Skip { left, reply } => {
                 let piece = left.min(rest.len() as u64);
                 if piece == 0 {
                     return false;
                 }
                 reader.at += piece as usize;
                 let left = left - piece;
-                self.mode = if left == 0 { Mode::Line } else { Mode::Skip { left, reply, counter } };
+                self.mode = if left == 0 { Mode::Line } else { Mode::Skip { left, reply } };
                 if left == 0 {
-                    self.answer(ctx.record, reply, counter);
+                    self.answer(ctx.record, reply, None);
                 }
             }
         }
@@ -150,8 +150,9 @@ impl Session {
             }
             Command::PutTooBig { body } => {
                 self.send_run(ctx, reader);
-                let (left, counter) = (u64::from(body) + 2, Some(Field::CmdPut));
-                self.mode = Mode::Skip { left, reply: JOB_TOO_BIG, counter };
+                // Counted in its turn, like any put: not when the last of what is thrown away has come.
+                self.answer(ctx.record, b"".as_slice(), Some(Field::CmdPut));
+                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: JOB_TOO_BIG };
                 Begun::Yes
             }
             Command::Other | Command::PeekUsed => self.in_run(ctx, reader, used_slot, line, What::Read),

@@ -107,7 +107,7 @@ pub enum Mode {
     /// Of a body on its way to a slot.
     Body { slot: u16, left: u64 },
     /// Of a body that is thrown away, and what is answered then.
-    Skip { left: u64, reply: &'static [u8], counter: Option<Field> },
+    Skip { left: u64, reply: &'static [u8] },
 }
 
 /// A virtual connection of the session at a slot. Byte counts are modulo 2^32:
