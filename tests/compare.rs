@@ -79,6 +79,35 @@ fn difference_is_found_named_and_saved() {
     assert_eq!(std::fs::read_to_string(&saved).unwrap(), FORGOTTEN_RELEASE);
 }
 
+/// What the comparison found when it was new: the frontend counted commands that it answers itself, and
+/// clients that put, when it read the command and not when its turn came.
+const ONCE_DIFFERENT: [&str; 4] = [
+    r#"A < "reserve-with-timeout 1000\r\n"
+A < "list-tube-used\r\n"
+"#,
+    r#"A < "reserve-with-timeout 1000\r\n"
+A < "put 0 0 60 1\r\nx\r\n"
+"#,
+    r#"A < "put 0 0 60 1\r\nx\r\nstats\r\ndelete 999\r\nlist-tube-used\r\n"
+"#,
+    // A put over the limit is counted at its line, not when all of it has been thrown away.
+    r#"A < "put 0 0 60 65536\r\nx"
+"#,
+];
+
+#[test]
+fn scenarios_that_once_differed_agree() {
+    let dir = TempDir::new("compare");
+    let file = dir.join("scenario");
+    for steps in ONCE_DIFFERENT {
+        std::fs::write(&file, format!("trellis-compare 1\n{steps}check\n")).unwrap();
+        for slots in ["1", "4"] {
+            let output = compare(&["--slots", slots, "--replay", file.to_str().unwrap()]);
+            assert!(output.status.success(), "{slots} slots: {}", text(&output));
+        }
+    }
+}
+
 #[test]
 fn scenario_that_is_none_is_refused_with_its_line() {
     let dir = TempDir::new("compare");

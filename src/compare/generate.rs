@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::judge::Ids;
+use super::malformed::malformed;
 use super::pair::Outcome;
 use super::reply::Reply;
 use super::scenario::{Piece, Scenario, Step};
@@ -75,6 +76,8 @@ struct Client {
     mute: bool,
     /// The last thing it sent is a reserve, which is answered last.
     reserves: bool,
+    /// It has sent more behind that.
+    queued: bool,
     half: bool,
     watched: usize,
     holds: Vec<String>,
@@ -147,7 +150,8 @@ impl Generator {
         } else if self.made % CHECK_EVERY == 0 {
             return Some(Step::Check);
         }
-        if self.restarts_left > 0 && self.random.usize(..self.length) < 3 {
+        let queued = self.clients.values().any(|client| client.queued);
+        if self.restarts_left > 0 && !queued && self.random.usize(..self.length) < 3 {
             self.restarts_left -= 1;
             self.restarts += 1;
             self.clients.clear();
@@ -190,14 +194,25 @@ impl Generator {
             return Step::Close(name);
         }
         if client.mute {
+            // How much of what a client has sent is done after it has gone is left to chance by the original, and
+            // in which order two clients are served that have sent ahead.
+            let others_queued = self.clients.iter().any(|(other, client)| *other != name && client.queued);
+            let client = self.clients.get_mut(&name).expect("made above");
             return match self.random.usize(..10) {
                 0 => Step::Half(name),
-                1 => Step::Close(name),
+                1 if !client.queued => Step::Close(name),
+                1..5 if client.reserves && others_queued => self.step_of_another(&name),
                 // Ends a line that was begun, and lines that swallow what follows.
-                2 | 3 if !client.reserves => {
+                2 | 3 => {
+                    client.queued = client.reserves;
                     send(&name, vec![text(&format!("{}\r\n\r\n", "x".repeat(limits::LINE_BYTES)))])
                 }
-                4 if !client.reserves => send(&name, vec![text("list-tube-used\r\n")]),
+                4 => {
+                    client.queued = client.reserves;
+                    let commands =
+                        ["list-tube-used\r\n", "put 0 0 1000 1\r\nx\r\n", "stats\r\n", "kick 1\r\n"];
+                    send(&name, vec![text(commands[self.random.usize(..commands.len())])])
+                }
                 _ => self.step_of_another(&name),
             };
         }
@@ -216,13 +231,16 @@ impl Generator {
             .collect();
         match self.random.choice(others) {
             Some(other) => self.act(other.to_owned()),
-            None => Step::Close(name.to_owned()),
+            None => Step::Half(name.to_owned()),
         }
     }
 
     /// One command or a few, in one piece or in several.
     fn commands(&mut self, name: String) -> Step {
-        let count = if self.random.usize(..5) == 0 { self.random.usize(2..5) } else { 1 };
+        // A second command here could come before or after those that wait behind a reserve which the first
+        // ends.
+        let alone = self.clients.values().any(|client| client.queued);
+        let count = if !alone && self.random.usize(..5) == 0 { self.random.usize(2..5) } else { 1 };
         let mut pieces = Vec::new();
         let mut reserves = false;
         for _ in 0..count {
@@ -241,10 +259,7 @@ impl Generator {
             pieces.extend(command);
             // What is sent behind a wait would mix with what ends it. Over several slots it must be known how many
             // tubes are watched.
-            if may_wait
-                || first == "stats\r\n"
-                || self.many_slots && (first.starts_with("watch") || first.starts_with("ignore"))
-            {
+            if may_wait || self.many_slots && (first.starts_with("watch") || first.starts_with("ignore")) {
                 break;
             }
         }
@@ -278,7 +293,7 @@ impl Generator {
     /// A command, and whether it may be left without an answer for a while.
     fn command(&mut self, name: &str) -> (Vec<Piece>, bool) {
         if !matches!(self.theme, Theme::Time(_)) && self.random.usize(..12) == 0 {
-            let (bytes, may_wait) = self.malformed();
+            let (bytes, may_wait) = malformed(&mut self.random);
             return (vec![Piece::Bytes(bytes)], may_wait);
         }
         let restarted = self.restarts > 0;
@@ -427,116 +442,6 @@ impl Generator {
         self.random.choice(TUBES).expect("there are some")
     }
 
-    /// A line at the edge of what is accepted or beyond it, and whether it may stay without an answer.
-    fn malformed(&mut self) -> (Vec<u8>, bool) {
-        const LINES: &[&str] = &[
-            "\r\n",
-            "\nstats\r\n",
-            " stats\r\n",
-            "STATS\r\n",
-            "stats \r\n",
-            "statsx\r\n",
-            "put\r\n",
-            "put \r\n",
-            "put 1 0 9\r\n",
-            "put -1 0 9 1\r\n",
-            "put 0 0 4294967296 1\r\n",
-            "put 0 0 1000 2x\r\n",
-            "put 0 0 1000 2 \r\n",
-            "put  0  0  01000  1\r\nx\r\n",
-            "put 0 0 1000 2\r\nabcd\r\n",
-            "put 0 0 1000 0\r\n\r\n",
-            "put 0 0 1000 150\r\n",
-            "peek\r\n",
-            "peek \r\n",
-            "peek  0\r\n",
-            "peek 1 \r\n",
-            "peek 1 1\r\n",
-            "peek-\r\n",
-            "peek-readyx\r\n",
-            "peek-job 1\r\n",
-            "delete x\r\n",
-            "delete +1\r\n",
-            "delete 0x1\r\n",
-            "release 1\r\n",
-            "release 1 2\r\n",
-            "release 1 2 3 4\r\n",
-            "bury 1\r\n",
-            "bury 1 -1\r\n",
-            "touch\r\n",
-            "touch \r\n",
-            "kick\r\n",
-            "kick x\r\n",
-            "kick -0\r\n",
-            "kick 0x\r\n",
-            "kick +0\r\n",
-            "kick \t0\r\n",
-            "kick 18446744073709551616\r\n",
-            "kick-job \r\n",
-            "kick-jobs 1\r\n",
-            "use \r\n",
-            "use  a\r\n",
-            "use -a\r\n",
-            "use a b\r\n",
-            "use a,b\r\n",
-            "watch \r\n",
-            "watch a*\r\n",
-            "ignore \r\n",
-            "ignore a:\r\n",
-            "stats-job\r\n",
-            "stats-job x\r\n",
-            "stats-tube\r\n",
-            "stats-tube \r\n",
-            "stats-tube nosuch\r\n",
-            "list\r\n",
-            "list-tubesx\r\n",
-            "list-tube-used \r\n",
-            "list-tubes-watchedx\r\n",
-            "pause-tube\r\n",
-            "pause-tube a\r\n",
-            "pause-tube a -1\r\n",
-            "pause-tube a 1x\r\n",
-            "pause-tubea 0\r\n",
-            "pause-tube  a  0\r\n",
-            "pause-tube nosuch 0\r\n",
-            "pause-tube -x 1\r\n",
-            "reserve \r\n",
-            "reservex\r\n",
-            "reserve-job\r\n",
-            "reserve-job 0\r\n",
-            "reserve-with-timeout\r\n",
-            "reserve-with-timeout x\r\n",
-            "reserve-with-timeout -1\r\n",
-            "reserve-with-timeout 2147483648\r\n",
-            "qui\r\n",
-            "quitter\r\n",
-            "stats\0\r\n",
-            "quit\0\r\n",
-            "put 0 0 1000 1\0\r\n",
-            "use a\u{e9}\r\n",
-        ];
-        match self.random.usize(..8) {
-            // A line as long as the buffer, a byte more, and so on.
-            0 => {
-                let around = [limits::LINE_BYTES, 2 * limits::LINE_BYTES][self.random.usize(..2)];
-                let length = around + self.random.usize(..4) - 1;
-                let mut line = vec![b'x'; length - 2];
-                line.extend_from_slice(b"\r\n");
-                (line, true)
-            }
-            1 => (b"stats\rx\r\n".to_vec(), true),
-            2 => {
-                let length = limits::TUBE_NAME_BYTES + self.random.usize(..2);
-                (format!("watch {}\r\n", "n".repeat(length)).into_bytes(), false)
-            }
-            _ => {
-                let line = self.random.choice(LINES).expect("there are some");
-                // Its body may never come.
-                (line.as_bytes().to_vec(), line.starts_with("put 0 0 1000 150"))
-            }
-        }
-    }
-
     /// What the original answered to the last step.
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, ids: &Ids) {
         match step {
@@ -561,6 +466,7 @@ impl Generator {
                 let ends =
                     [&b"RESERVED"[..], b"TIMED_OUT", b"DEADLINE_SOON", b"UNSUPPORTED_MULTI_WATCH", b""];
                 client.reserves &= !ends.contains(&reply.first_word());
+                client.queued &= client.reserves;
                 client.mute = client.reserves;
                 match reply {
                     Reply::End => {

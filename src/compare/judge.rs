@@ -52,6 +52,10 @@ impl Ids {
         self.trellis.iter().map(|(legacy, trellis)| (*legacy, *trellis)).collect()
     }
 
+    fn knows_either(&self, legacy: u64, trellis: u64) -> bool {
+        self.trellis.contains_key(&legacy) || self.trellis.values().any(|id| *id == trellis)
+    }
+
     fn are_same(&self, legacy: u64, trellis: u64) -> bool {
         self.trellis.get(&legacy) == Some(&trellis)
     }
@@ -124,7 +128,9 @@ impl Judge {
         if rest(a) != rest(b) || x != y {
             return Err(Unlike::fault("another reply"));
         }
-        if legacy.first_word() == b"INSERTED" || legacy.first_word() == b"BURIED" {
+        // Who put a job may have gone without waiting for its id: then it is named here for the first time.
+        let unheard = !self.ids.knows_either(one, other);
+        if unheard || legacy.first_word() == b"INSERTED" || legacy.first_word() == b"BURIED" {
             self.ids.pair(one, other);
         } else if !self.ids.are_same(one, other) {
             return Err(Unlike::fault("another job"));
@@ -222,6 +228,16 @@ mod tests {
         assert_eq!(fault(&mut judge, &one, &other), "another job");
         let other = reply("RESERVED 8 1\r\ny\r\n");
         assert_eq!(fault(&mut judge, &one, &other), "another reply");
+    }
+
+    #[test]
+    fn job_that_nobody_was_told_of_is_known_from_its_first_reply() {
+        let mut judge = judge(true);
+        judge.compare(&reply("RESERVED 1 1\r\nx\r\n"), &reply("RESERVED 8 1\r\nx\r\n"), false).unwrap();
+        let (one, other) = (reply("FOUND 1 1\r\nx\r\n"), reply("FOUND 5 1\r\nx\r\n"));
+        assert_eq!(fault(&mut judge, &one, &other), "another job");
+        let one = reply("FOUND 2 1\r\nx\r\n");
+        assert_eq!(fault(&mut judge, &one, &reply("FOUND 8 1\r\nx\r\n")), "another job");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod generate;
 mod intended;
 mod judge;
+mod malformed;
 mod pair;
 mod record;
 mod reply;

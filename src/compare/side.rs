@@ -52,9 +52,10 @@ impl Side {
 
     /// Kills it and starts it again; all clients are gone.
     pub fn restart(&mut self) -> Result<(), Fatal> {
+        // In this order: a server that lives on for a moment would see its clients leave.
+        self.server = None;
         self.clients.clear();
         self.observer = None;
-        self.server = None;
         self.open()
     }
 
