@@ -104,9 +104,15 @@ impl Server {
 
     /// A connection that the frontend of this number has accepted: the others are stopped meanwhile.
     pub fn connect_through(&self, number: u16, name: &str) -> Client {
-        let frontend = self.frontend(number);
-        let others: Vec<Child> =
-            self.children().into_iter().filter(|c| c.role == Role::Frontend && c.number != number).collect();
+        // All of them: one that is on its way up would accept in another's place.
+        let all = wait_for("all frontends", DEADLINE, || {
+            let of_role = |child: &Child| child.role == Role::Frontend;
+            let all: Vec<Child> = self.children().into_iter().filter(of_role).collect();
+            (all.len() == self.frontends() as usize).then_some(all)
+        });
+        let (chosen, others): (Vec<Child>, Vec<Child>) =
+            all.into_iter().partition(|child| child.number == number);
+        let [frontend] = chosen[..] else { panic!("there is no frontend {number}") };
         others.iter().for_each(Child::stop);
         let client = self.connect(name);
         wait_for("the frontend to accept", DEADLINE, || {

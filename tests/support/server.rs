@@ -266,6 +266,11 @@ impl Server {
         Client::tcp(name, socket.into())
     }
 
+    /// How many frontends it was told to have.
+    pub fn frontends(&self) -> u32 {
+        self.setup.frontends.expect("the number of frontends is set")
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
