@@ -115,9 +115,10 @@ fn each_line_is_an_object_if_that_was_asked_for() {
     }
 }
 
-/// A frontend without a descriptor left tries again ten times a second for as long as clients wait.
+/// A frontend without a descriptor left tries again ten times a second for as long as clients wait, and says so
+/// once a second.
 #[test]
-fn lines_that_repeat_are_held_back_and_counted() {
+fn line_that_would_repeat_is_said_once_a_second() {
     let mut server = Server::start("ulimit -n 64;", &["-V", "--frontends=1"]);
     let line = server.wait_line("listening on 127.0.0.1:");
     let port: u16 = line.rsplit(':').next().unwrap().parse().unwrap();
@@ -125,9 +126,8 @@ fn lines_that_repeat_are_held_back_and_counted() {
     let clients: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     for _ in 0..3 {
-        let line = server.wait_line("suppressed");
+        let line = server.wait_line("accepting pauses: too few descriptors");
         assert!(speaker(&line).starts_with("frontend{"), "{line}");
-        assert!(line.contains("lines: accepting pauses: too few descriptors"), "{line}");
     }
     drop(clients);
     let log = server.stop();
@@ -136,5 +136,5 @@ fn lines_that_repeat_are_held_back_and_counted() {
     for line in log.iter().filter(|line| line.contains(" WARN frontend")) {
         *seconds.entry(&line[..19]).or_default() += 1;
     }
-    assert!(seconds.len() >= 3 && seconds.values().all(|&lines| lines <= 10), "{seconds:?}");
+    assert!(seconds.len() >= 2 && seconds.values().all(|&lines| lines <= 2), "{seconds:?}");
 }
