@@ -1,6 +1,7 @@
 //! Runs to numbers, numbers to a table and to JSON. Medians of runs; a ratio is Trellis to the original, and
 //! the median of the ratios of the pairs, so that what slowed both in one pair cancels out.
 
+use crate::limits;
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -158,6 +159,16 @@ impl Case {
             times(Some(r.memory))
         )
         .expect("a string takes any text");
+        if self.name == "idle" {
+            let each = |numbers: &Numbers| figure(numbers.memory_bytes / f64::from(limits::BENCH_IDLE));
+            let (legacy, trellis) = (each(&self.legacy), each(&self.trellis));
+            writeln!(
+                text,
+                "{:<28} memory for each connection, in bytes: legacy {legacy}, trellis {trellis}",
+                ""
+            )
+            .expect("a string takes any text");
+        }
         text
     }
 }
