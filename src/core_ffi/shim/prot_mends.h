@@ -130,8 +130,11 @@ int
 count_heapinsert(Heap *h, void *x)
 {
     int r = heapinsert(h, x);
-    if (r && h->less == job_delay_less)
+    if (r && h->less == job_delay_less) {
+        const Job *j = x;
         delayed_count++;
+        tubes_due = min(tubes_due, j->r.deadline_at);
+    }
     return r;
 }
 

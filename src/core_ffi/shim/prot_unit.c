@@ -74,6 +74,7 @@ static Tube *parking;
 static uint32_t id_slot, id_slots = 1;
 static uint64_t id_floor;
 static uint64_t delayed_count;
+static int64_t tubes_due; /* no delay and no pause ends before */
 static bool replaying;
 
 /* ---- the connection that runs, and the bytes lent for it ---- */
@@ -269,6 +270,8 @@ dispatch(core_conn *conn)
     bool release = c->cmd[0] == 'r' && starts(c, CMD_RELEASE);
 
     found = unreserved = NULL;
+    if (c->cmd[0] == 'p' && starts(c, CMD_PAUSE_TUBE))
+        tubes_due = 0; /* the next tick finds out */
     if (c->cmd[0] == 'k' && starts(c, CMD_KICK))
         dispatch_kick(c);
     else
@@ -366,11 +369,24 @@ core_conn_half_close(core_conn *conn)
     core_conn_cancel(conn, CORE_CANCEL_TIMED_OUT);
 }
 
+/* C4: the engine's tick looks at every tube, twice. While nothing is due it would only say how long that stays
+ * so, which is known: no job's delay and no tube's pause ends before `tubes_due`, and the heap of connections
+ * has their soonest on top. */
 int64_t
 core_tick(void)
 {
+    int64_t now = nanoseconds(), due = tubes_due;
+    epollq = NULL;
+    if (srv.conns.len) {
+        const Conn *soonest = srv.conns.data[0];
+        due = min(due, soonest->tickat);
+    }
+    if (due > now)
+        return due - now;
+    tubes_due = INT64_MAX;
     int64_t period = prottick(&srv);
     epollq = NULL;
+    tubes_due = min(tubes_due, now + period);
     return period;
 }
 
