@@ -103,6 +103,10 @@ pub const OUTPUT_HOLD_BYTES: usize = 64 << 10;
 /// Connections accepted in a row, so that a flood of them leaves time for the clients that are there.
 pub const ACCEPT_BATCH: usize = 64;
 
+/// Rounds of a frontend over its clients before it sends to the owners: few enough that a batch is some tens of
+/// microseconds old at most.
+pub const ROUNDS_PER_SEND: u32 = 4;
+
 /// How long accepting rests when there is no descriptor left.
 pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -258,7 +262,7 @@ pub const BENCH_RECOVERY: std::time::Duration = std::time::Duration::from_secs(6
 pub const BENCH_STOP: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// How long one process is stopped to see what the others do: many times the longest undisturbed wait.
-pub const BENCH_STALL: std::time::Duration = std::time::Duration::from_secs(2);
+pub const BENCH_STALL: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How long a comparison waits for a reply or a number that must come. Only a difference takes that long.
 pub const COMPARE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

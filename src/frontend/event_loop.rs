@@ -1,7 +1,8 @@
 //! The frontend's event loop: listening sockets, clients, links, the control channel.
 //!
 //! A wake-up takes what has come from everybody, deals with it, and then writes once to each owner and each
-//! client that there is something for. All sockets are edge-triggered: what is left unread is remembered, and
+//! client that there is something for. Clients come first: what those that were just answered send at once still
+//! joins the write to its owner, for waking a process costs more than most commands. All sockets are edge-triggered: what is left unread is remembered, and
 //! no state of a socket can keep the loop spinning.
 
 use std::io::{self, ErrorKind};
@@ -22,7 +23,8 @@ use crate::ipc::header::Kind;
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Inbox, SessionId};
 use crate::limits::{
-    ACCEPT_BATCH, ACCEPT_PAUSE, ACCEPT_WARNING, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, SLOTS_MAX,
+    ACCEPT_BATCH, ACCEPT_PAUSE, ACCEPT_WARNING, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, ROUNDS_PER_SEND,
+    SLOTS_MAX,
 };
 use crate::log;
 use crate::protocol::TubeName;
@@ -52,6 +54,9 @@ pub struct Frontend<'a> {
     sessions: Slab<Session>,
     /// Sessions to look after in this round.
     list: Vec<usize>,
+    /// Clients that the last round has written to, and rounds since the owners were.
+    answered: usize,
+    rounds: u32,
     room: Vec<u8>,
     alarms: Alarms,
     usage: Usage<'a>,
@@ -108,6 +113,8 @@ impl<'a> Frontend<'a> {
             inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
             sessions: Slab::new(),
             list: Vec::new(),
+            answered: 0,
+            rounds: 0,
             room: vec![0; 2 * CLIENT_READ_BYTES],
             alarms: Alarms::default(),
             usage: Usage::new(record),
@@ -157,15 +164,21 @@ impl<'a> Frontend<'a> {
                 return Err(Fatal::new(Exit::Ipc, format!("link to slot {slot}: {reason}")));
             }
             self.ring();
-            self.round()?;
+            self.round();
+            if self.more_is_likely() {
+                timeout = Some(Duration::ZERO);
+                continue;
+            }
+            self.send()?;
             self.usage.publish();
             timeout = self.timeout();
         }
         Ok(())
     }
 
-    /// Looks after every session that something happened to, then sends.
-    fn round(&mut self) -> Result<(), Fatal> {
+    /// Looks after every session that something happened to.
+    fn round(&mut self) {
+        self.answered = 0;
         let mut list = std::mem::take(&mut self.list);
         for key in list.drain(..) {
             if self.sessions.contains(key) {
@@ -175,6 +188,17 @@ impl<'a> Frontend<'a> {
         }
         list.append(&mut self.list);
         self.list = list;
+    }
+
+    /// One client alone would only wait longer for it.
+    fn more_is_likely(&mut self) -> bool {
+        self.rounds += 1;
+        self.answered > 1 && self.rounds < ROUNDS_PER_SEND && !self.stopping
+    }
+
+    /// Sends to the owners, and goes on with clients that waited for a link to have room.
+    fn send(&mut self) -> Result<(), Fatal> {
+        self.rounds = 0;
         for slot in self.ctx.owners.send(self.poll.registry(), link_token) {
             self.drain(slot)?;
             if self.ctx.owners.is_up(slot) {
@@ -277,6 +301,7 @@ impl<'a> Frontend<'a> {
         let session = &mut self.sessions[key];
         if !session.dead {
             session.release_idle(&mut self.ctx);
+            self.answered += usize::from(!session.output.is_empty());
             session.dead |= session.output.flush(&mut session.stream).is_err();
             session.credit_owners(&mut self.ctx);
             session.dead |= session.is_finished();

@@ -78,6 +78,7 @@ impl<'a> Owner<'a> {
         self.channel.flush();
         let mut events = Events::with_capacity(EVENTS);
         let mut timeout = Duration::ZERO;
+        let mut ready = Vec::new();
         // Memory that a burst has left behind is given back once nobody comes.
         let mut worked_at = None;
         while !self.stopping {
@@ -101,9 +102,9 @@ impl<'a> Owner<'a> {
                     }
                 }
             }
-            let keys: Vec<usize> = self.peers.iter().filter(|(_, p)| p.more).map(|(key, _)| key).collect();
-            let brought = !keys.is_empty();
-            for key in keys {
+            ready.extend(self.peers.iter().filter(|(_, peer)| peer.more).map(|(key, _)| key));
+            let brought = !ready.is_empty();
+            for key in ready.drain(..) {
                 self.receive(key);
             }
             timeout = self.settle()?;
