@@ -108,22 +108,31 @@ fn sharing(all: &mut Vec<Scenario>) {
 }
 
 fn many_tubes(all: &mut Vec<Scenario>) {
-    for (name, tubes, slots) in
-        [("tubes-1000", 1000, 4), ("tubes-10000", 10_000, 16), ("tubes-30000", 30_000, 64)]
-    {
-        let about = format!("{tubes} tubes with a job each; 16 clients: use of any of them, put, delete");
-        let tubes = tube_names(tubes);
-        let fill = Group {
-            depth: 64,
-            // A use and a put each.
-            limit: Some(2 * tubes.len() as u64),
-            tubes: tubes.clone(),
-            ..Group::closed("filler", 1, Work::Fill)
-        };
-        let roam = Group { tubes, ..Group::closed("clients", 16, Work::Roam) };
-        let kind = Kind::Load { before: vec![fill], groups: vec![roam] };
-        all.push(Scenario { slots, kind, ..load(name, about, Vec::new()) });
+    let sizes = [(1000, 4), (10_000, 16), (30_000, 64)];
+    let stay = ["tubes-1000", "tubes-10000", "tubes-30000"];
+    let roam = ["roam-1000", "roam-10000", "roam-30000"];
+    for (name, (tubes, slots)) in stay.into_iter().zip(sizes) {
+        let about = format!("{tubes} tubes with a job each; 64 clients, each on its own tube: {CYCLE}");
+        all.push(among_tubes(name, about, tubes, slots, Group::closed("clients", 64, Work::Cycle)));
     }
+    for (name, (tubes, slots)) in roam.into_iter().zip(sizes) {
+        let about = format!("{tubes} tubes with a job each; 16 clients: use of any of them, put, delete");
+        all.push(among_tubes(name, about, tubes, slots, Group::closed("clients", 16, Work::Roam)));
+    }
+}
+
+/// The group works among so many tubes, which have a job each.
+fn among_tubes(name: &'static str, about: String, tubes: u32, slots: u32, group: Group) -> Scenario {
+    let tubes = tube_names(tubes);
+    let fill = Group {
+        depth: 64,
+        // A use and a put each.
+        limit: Some(2 * tubes.len() as u64),
+        tubes: tubes.clone(),
+        ..Group::closed("filler", 1, Work::Fill)
+    };
+    let kind = Kind::Load { before: vec![fill], groups: vec![Group { tubes, ..group }] };
+    Scenario { slots, kind, ..load(name, about, Vec::new()) }
 }
 
 fn bodies(all: &mut Vec<Scenario>) {
@@ -202,7 +211,10 @@ fn isolation(all: &mut Vec<Scenario>, slots: u32) {
         group("others", 8, Work::Cycle, &others, 200.0),
         group("stalled", 1, Work::Cycle, &victim, 20.0),
     ];
-    let about = "8 clients at 200 commands/s each, while the process of another tube is stopped for 2 s";
+    let stall = limits::BENCH_STALL.as_secs();
+    let about = format!(
+        "8 clients at 200 commands/s each, while the process of another tube is stopped for {stall} s"
+    );
     let kind = Kind::Isolation { groups, trouble: Trouble::Stop { slot: VICTIM } };
     all.push(Scenario { kind, ..load("isolation-stop", about, Vec::new()) });
 
