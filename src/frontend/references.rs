@@ -24,9 +24,13 @@ impl Session {
 
     /// Tells the owner of the attachment, with what the session uses and watches there.
     pub fn establish(&mut self, ctx: &mut Context<'_>, slot: u16) {
+        // Asked for each command, and nearly always so.
+        if self.attachment(slot).is_none_or(|attachment| attachment.established) {
+            return;
+        }
         let names = self.names_at(ctx, slot);
         let index = self.id.index;
-        let Some(attachment) = self.attachment(slot).filter(|a| !a.established) else { return };
+        let Some(attachment) = self.attachment(slot) else { return };
         let Some(outbox) = ctx.owners.outbox(slot) else { return };
         let id = SessionId { index, epoch: attachment.epoch };
         outbox.push(Header::new(Kind::Attach, id, 0), &names);
