@@ -9,12 +9,20 @@ use crate::scoreboard::{Field, Histogram, Meaning, Record, Usage};
 pub struct Publisher<'a> {
     record: Record<'a>,
     base: Vec<u64>,
+    /// What the core's numbers were when they were published last: most have not changed since.
+    last: [u64; CORE_NUMBERS],
     syncs_base: u64,
     usage: Usage<'a>,
 }
 
-/// Pairs of field and current value, for the fields that the core counts.
-fn core_numbers(s: &Stats) -> [(Field, u64); 38] {
+/// Fields that the core counts. `stats`, `list-tubes` and `list-tube-used` never get to an owner.
+const CORE_NUMBERS: usize = 35;
+
+/// Not published yet; no number gets so far.
+const NEVER: u64 = u64::MAX;
+
+/// Pairs of field and current value.
+fn core_numbers(s: &Stats) -> [(Field, u64); CORE_NUMBERS] {
     [
         (Field::JobsUrgent, s.jobs_urgent),
         (Field::JobsReady, s.jobs_ready),
@@ -51,9 +59,6 @@ fn core_numbers(s: &Stats) -> [(Field, u64); 38] {
         (Field::WalBytes, s.wal_bytes),
         (Field::WalBytesLive, s.wal_bytes_live),
         (Field::LastId, s.last_id),
-        (Field::CmdStats, s.cmd_stats),
-        (Field::CmdListTubes, s.cmd_list_tubes),
-        (Field::CmdListTubeUsed, s.cmd_list_tube_used),
     ]
 }
 
@@ -64,12 +69,22 @@ impl<'a> Publisher<'a> {
             .iter()
             .map(|(field, _)| if field.meaning() == Meaning::Counter { record.get(*field) } else { 0 })
             .collect();
-        Publisher { record, base, syncs_base: record.get(Field::WalSyncs), usage: Usage::new(record) }
+        Publisher {
+            record,
+            base,
+            last: [NEVER; CORE_NUMBERS],
+            syncs_base: record.get(Field::WalSyncs),
+            usage: Usage::new(record),
+        }
     }
 
     pub fn publish(&mut self, engine: &Engine, virtual_connections: usize, syncs: u64) {
         let numbers = core_numbers(&engine.stats());
-        for ((field, value), base) in numbers.into_iter().zip(&self.base) {
+        for (((field, value), base), last) in numbers.into_iter().zip(&self.base).zip(&mut self.last) {
+            if value == *last {
+                continue;
+            }
+            *last = value;
             let value = match field.meaning() {
                 // What an earlier generation reached stays: a new core without a log begins from nothing.
                 Meaning::Highest => value.max(self.record.get(field)),

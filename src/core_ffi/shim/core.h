@@ -31,8 +31,7 @@ typedef struct core_stats {
     uint64_t jobs_urgent, jobs_ready, jobs_reserved, jobs_delayed, jobs_buried;
     uint64_t cmd_put, cmd_peek, cmd_peek_ready, cmd_peek_delayed, cmd_peek_buried;
     uint64_t cmd_reserve, cmd_reserve_with_timeout, cmd_delete, cmd_release, cmd_use, cmd_watch, cmd_ignore;
-    uint64_t cmd_bury, cmd_kick, cmd_touch, cmd_stats, cmd_stats_job, cmd_stats_tube, cmd_list_tubes;
-    uint64_t cmd_list_tube_used, cmd_list_tubes_watched, cmd_pause_tube;
+    uint64_t cmd_bury, cmd_kick, cmd_touch, cmd_stats_job, cmd_stats_tube, cmd_pause_tube;
     uint64_t job_timeouts, total_jobs, tubes, waiting;
     uint64_t wal_oldest, wal_current, wal_migrated, wal_written;
     uint64_t wal_files, wal_bytes, wal_bytes_live; /* room on disk, and of it what is needed */

@@ -546,12 +546,8 @@ core_stats_read(core_stats *s)
     s->cmd_bury = op_ct[OP_BURY];
     s->cmd_kick = op_ct[OP_KICK];
     s->cmd_touch = op_ct[OP_TOUCH];
-    s->cmd_stats = op_ct[OP_STATS];
     s->cmd_stats_job = op_ct[OP_STATSJOB];
     s->cmd_stats_tube = op_ct[OP_STATS_TUBE];
-    s->cmd_list_tubes = op_ct[OP_LIST_TUBES];
-    s->cmd_list_tube_used = op_ct[OP_LIST_TUBE_USED];
-    s->cmd_list_tubes_watched = op_ct[OP_LIST_TUBES_WATCHED];
     s->cmd_pause_tube = op_ct[OP_PAUSE_TUBE];
     s->job_timeouts = timeout_ct;
     s->total_jobs = global_stat.total_jobs_ct;
