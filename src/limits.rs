@@ -110,7 +110,21 @@ pub const ROUNDS_PER_SEND: u32 = 4;
 /// How long accepting rests when there is no descriptor left.
 pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How often a frontend says so.
+/// Connections that a server has at a time without `--max-connections`: as many as the service units allow
+/// descriptors, so that a unit that is left as it is loses nothing, and some hundred MiB while they are idle.
+pub const CONNECTIONS_DEFAULT: u64 = 1 << 16;
+
+/// Largest `--max-connections`: as many sessions as a link tells apart of one frontend.
+pub const CONNECTIONS_MAX: u64 = SESSION_INDEX_END as u64;
+
+/// A frontend numbers its sessions from zero and uses numbers again, so an index from here on is no session.
+pub const SESSION_INDEX_END: u32 = 1 << 22;
+
+/// Descriptors that a frontend keeps for itself beside one a link: for its standard streams, its channel, its
+/// polls and listening sockets, and for links to owners that are started again while the old ones are open.
+pub const FRONTEND_DESCRIPTORS: u64 = 32;
+
+/// How often a frontend says that it takes no clients.
 pub const ACCEPT_WARNING: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Size of a log file without `-s`, in bytes: stock's `Filesizedef`.

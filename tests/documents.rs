@@ -123,6 +123,7 @@ fn numbers_of_flags_are_the_limits() {
         ("--partitions", &[limits::PARTITIONS_DEFAULT as u64, limits::PARTITIONS_MAX as u64]),
         ("--frontends", &[limits::FRONTENDS_MAX as u64]),
         ("--owner-wait", &[limits::OWNER_WAIT_MS_DEFAULT, limits::OWNER_WAIT_MS_MAX]),
+        ("--max-connections", &[limits::CONNECTIONS_DEFAULT, limits::CONNECTIONS_MAX]),
         ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));
@@ -212,6 +213,9 @@ fn limits_of_operations_are_those_of_the_program() {
         WAL_FILE_BYTES_MIN,
         WAL_FILE_BYTES_MAX,
         SYNC_MS_DEFAULT,
+        CONNECTIONS_DEFAULT,
+        CONNECTIONS_MAX,
+        FRONTEND_DESCRIPTORS,
         LISTEN_BACKLOG,
         ACCEPT_BATCH,
         ACCEPT_PAUSE.as_millis,

@@ -24,7 +24,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Gid, Pid};
 
 use trellis::ipc::Kind;
-use trellis::ipc::control::{Hello, Role, Server as ServerFacts, Start, decode, encode};
+use trellis::ipc::control::{ClientLimits, Hello, Role, Server as ServerFacts, Start, decode, encode};
 use trellis::ipc::socket::{Channel, Progress, pair};
 use trellis::scoreboard::Scoreboard;
 use trellis::topology::{Layout, Topology};
@@ -713,6 +713,7 @@ fn orders(slot: u16, generation: u32) -> Start {
             wal_file_bytes: 10 << 20,
             frontends: 1,
             owner_wait_ms: 5000,
+            clients: ClientLimits { connections: 10 },
         },
         wal: None,
         id_floor: 1,

@@ -40,6 +40,7 @@ pub struct Settings {
     pub partitions: Option<u32>,
     pub frontends: Option<u16>,
     pub owner_wait_ms: u64,
+    pub max_connections: u64,
     /// `--kill-stalled`: how long a process may go without an answer to a ping. `None`: as long as it likes.
     pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
@@ -66,6 +67,7 @@ impl Default for Settings {
             partitions: None,
             frontends: None,
             owner_wait_ms: limits::OWNER_WAIT_MS_DEFAULT,
+            max_connections: limits::CONNECTIONS_DEFAULT,
             kill_stalled: None,
             metrics: None,
             control: None,
@@ -105,6 +107,9 @@ Of trellis:
  --frontends N    processes that face clients (if not given: one for two processors)
  --owner-wait MS  how long a command waits for a slot that is being restarted
                   ({wait} if not given)
+ --max-connections N
+                  clients at a time; others wait to be accepted
+                  ({connections} if not given)
  --kill-stalled MS
                   kill and restart a process of ours that has not answered its
                   supervisor for MS milliseconds, {pong} at least (if not given:
@@ -126,6 +131,7 @@ Other commands:
         wal = limits::WAL_FILE_BYTES_DEFAULT,
         partitions = limits::PARTITIONS_DEFAULT,
         wait = limits::OWNER_WAIT_MS_DEFAULT,
+        connections = limits::CONNECTIONS_DEFAULT,
         pong = limits::PONG_MS,
     )
 }
@@ -243,6 +249,9 @@ impl Reader {
                 s.frontends = Some(number(name, &value()?, 1, limits::FRONTENDS_MAX.into())? as u16);
             }
             "owner-wait" => s.owner_wait_ms = number(name, &value()?, 0, limits::OWNER_WAIT_MS_MAX)?,
+            "max-connections" => {
+                s.max_connections = number(name, &value()?, 1, limits::CONNECTIONS_MAX)?;
+            }
             "kill-stalled" => {
                 let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
                 s.kill_stalled = Some(Duration::from_millis(ms));
@@ -445,6 +454,7 @@ mod tests {
         }
         assert_eq!(settings(&["--log-format=json"]).log_format, Some(log::Format::Json));
         assert_eq!(refused(&["--log-format=xml"]), "--log-format xml: must be text or json");
+        assert_eq!(settings(&["--max-connections", "500"]).max_connections, 500);
         assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));
@@ -457,6 +467,7 @@ mod tests {
         assert_eq!(refused(&["--slots", "257"]), "--slots 257: must be 1 to 256");
         assert_eq!(refused(&["--partitions=8193"]), "--partitions 8193: must be 1 to 8192");
         assert_eq!(refused(&["--frontends=x"]), "--frontends x: must be 1 to 256");
+        assert_eq!(refused(&["--max-connections=0"]), "--max-connections 0: must be 1 to 4194304");
         assert_eq!(refused(&["--kill-stalled=9"]), "--kill-stalled 9: must be 2000 to 86400000");
         assert_eq!(refused(&["--owner-wait="]), "--owner-wait : must be 0 to 86400000");
     }

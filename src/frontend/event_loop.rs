@@ -9,10 +9,13 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use nix::sys::resource::{Resource, getrlimit};
 use slab::Slab;
 use tracing::{info, warn};
 
+use super::accepting::Door;
 use super::alarms::Alarms;
+use super::allowance::{Allowance, Place};
 use super::client::Listener;
 use super::owners::Owners;
 use super::session::{Context, Session};
@@ -22,10 +25,7 @@ use crate::ipc::control::{self, LinkHello, Peer, Role, Start};
 use crate::ipc::header::Kind;
 use crate::ipc::socket::{Channel, Link, Progress};
 use crate::ipc::{Header, Inbox, SessionId};
-use crate::limits::{
-    ACCEPT_BATCH, ACCEPT_PAUSE, ACCEPT_WARNING, CLIENT_READ_BYTES, EVENTS, LINK_LOSS, ROUNDS_PER_SEND,
-    SLOTS_MAX,
-};
+use crate::limits::{CLIENT_READ_BYTES, EVENTS, LINK_LOSS, ROUNDS_PER_SEND, SLOTS_MAX};
 use crate::log;
 use crate::protocol::TubeName;
 use crate::scoreboard::{Field, Scoreboard, Usage};
@@ -34,24 +34,17 @@ const CONTROL: Token = Token(0);
 /// Tokens of listening sockets, links and clients: these and the number of each.
 const FIRST_LISTENER: usize = 1;
 const FIRST_LINK: usize = 64;
-const FIRST_CLIENT: usize = FIRST_LINK + SLOTS_MAX as usize;
+pub(super) const FIRST_CLIENT: usize = FIRST_LINK + SLOTS_MAX as usize;
 
 pub struct Frontend<'a> {
-    poll: Poll,
+    pub(super) poll: Poll,
     channel: Channel,
     start: &'a Start,
-    ctx: Context<'a>,
-    listeners: Vec<Listener>,
-    /// The supervisor has told us to take clients; until then their queue is the kernel's.
-    serving: bool,
-    /// Connections may be waiting to be accepted.
-    accepting: bool,
-    /// No descriptor was left: accepting goes on then.
-    accept_paused: Option<Instant>,
-    /// When that was said last.
-    accept_warned: Option<Instant>,
+    pub(super) ctx: Context<'a>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) door: Door,
     inboxes: Vec<Receiver>,
-    sessions: Slab<Session>,
+    pub(super) sessions: Slab<Session>,
     /// Sessions to look after in this round.
     list: Vec<usize>,
     /// Clients that the last round has written to, and rounds since the owners were.
@@ -88,12 +81,18 @@ impl<'a> Frontend<'a> {
             listener.register(poll.registry(), Token(FIRST_LISTENER + number))?;
         }
         let record = board.frontend(start.index);
+        let place = Place { number: start.index, frontends: start.server.frontends };
+        let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let slots = start.topology.slots;
+        let allowance = Allowance::new(&start.server.clients, place, descriptors, slots);
+        record.set(Field::ClientsMax, allowance.connections() as u64);
         let ctx = Context {
             owners: Owners::new(start.topology.slots),
             topology: &start.topology,
             server: &start.server,
             board,
             record,
+            allowance,
             facts: Facts::gather()?,
             default_tube: TubeName::new(b"default").expect("a valid name"),
             overfull: Vec::new(),
@@ -106,10 +105,7 @@ impl<'a> Frontend<'a> {
             start,
             ctx,
             listeners,
-            serving: false,
-            accepting: false,
-            accept_paused: None,
-            accept_warned: None,
+            door: Door::default(),
             inboxes: (0..start.topology.slots).map(|_| Receiver::default()).collect(),
             sessions: Slab::new(),
             list: Vec::new(),
@@ -135,7 +131,7 @@ impl<'a> Frontend<'a> {
             for event in &events {
                 match event.token() {
                     CONTROL => self.control()?,
-                    Token(token) if token < FIRST_LINK => self.accepting = true,
+                    Token(token) if token < FIRST_LINK => self.door.knocked = true,
                     Token(token) if token < FIRST_CLIENT => {
                         self.inboxes[token - FIRST_LINK].more |=
                             event.is_readable() || event.is_read_closed();
@@ -215,19 +211,18 @@ impl<'a> Frontend<'a> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let accepts = self.serving && self.accepting && self.accept_paused.is_none();
-        if accepts || !self.list.is_empty() || self.inboxes.iter().any(|i| i.more) {
+        if self.can_accept() || !self.list.is_empty() || self.inboxes.iter().any(|i| i.more) {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
         let clock = self.start.server.clock_now();
         let alarm = self.alarms.next().map(|at| Duration::from_nanos((at - clock).max(0) as u64));
         let unexplained = self.unexplained.iter().map(|(_, until)| *until).min();
-        let others = [self.accept_paused, unexplained].into_iter().flatten().min();
+        let others = [self.door.paused, unexplained].into_iter().flatten().min();
         others.map(|at| at.saturating_duration_since(now)).into_iter().chain(alarm).min()
     }
 
-    fn look_after(&mut self, key: usize) {
+    pub(super) fn look_after(&mut self, key: usize) {
         let session = &mut self.sessions[key];
         if !std::mem::replace(&mut session.listed, true) {
             self.list.push(key);
@@ -242,54 +237,6 @@ impl<'a> Frontend<'a> {
     }
 
     // ---- clients ----
-
-    fn accept(&mut self) {
-        if self.accept_paused.is_some_and(|until| until <= Instant::now()) {
-            self.accept_paused = None;
-            self.accepting = true;
-        }
-        if !self.serving || !self.accepting || self.accept_paused.is_some() {
-            return;
-        }
-        self.accepting = false;
-        for number in 0..self.listeners.len() {
-            for _ in 0..ACCEPT_BATCH {
-                match self.listeners[number].accept() {
-                    Ok(stream) => self.accepted(stream),
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(e)
-                        if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
-                    {
-                        let now = Instant::now();
-                        if self.accept_warned.is_none_or(|at| now.duration_since(at) >= ACCEPT_WARNING) {
-                            self.accept_warned = Some(now);
-                            warn!(error = %e, "accepting pauses: too few descriptors; raise the limit on open files");
-                        }
-                        self.accept_paused = Some(now + ACCEPT_PAUSE);
-                        return;
-                    }
-                    // The client is gone before it was accepted, or a signal came.
-                    Err(_) => {}
-                }
-                self.accepting = true;
-            }
-        }
-    }
-
-    fn accepted(&mut self, mut stream: super::client::Stream) {
-        let epoch = self.ctx.next_epoch();
-        let entry = self.sessions.vacant_entry();
-        let key = entry.key();
-        if let Err(error) = stream.register(self.poll.registry(), Token(FIRST_CLIENT + key)) {
-            return warn!(%error, "client socket");
-        }
-        let id = SessionId { index: key as u32, epoch };
-        let session = entry.insert(Session::new(id, stream, &self.ctx.default_tube));
-        session.attach_default(&mut self.ctx);
-        self.ctx.record.add(Field::Connections, 1);
-        self.ctx.record.add(Field::TotalConnections, 1);
-        self.look_after(key);
-    }
 
     /// Reads what the client sent, deals with it and with what was left before, and sends its replies.
     fn serve_client(&mut self, key: usize) {
@@ -518,8 +465,8 @@ impl<'a> Frontend<'a> {
                 }
                 Kind::Stop => self.stopping = true,
                 Kind::Serve => {
-                    self.serving = true;
-                    self.accepting = true;
+                    self.door.open = true;
+                    self.door.knocked = true;
                     self.channel.queue(Kind::Ready, b"", vec![]);
                 }
                 Kind::LinkDown => self.owner_ended(&payload)?,

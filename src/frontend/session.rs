@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::allowance::Allowance;
 use super::client::{Output, Stream};
 use super::owners::Owners;
 use super::probe::Probe;
@@ -29,6 +30,7 @@ pub struct Context<'a> {
     pub board: &'a Scoreboard,
     /// This frontend's own numbers.
     pub record: Record<'a>,
+    pub allowance: Allowance,
     pub facts: Facts,
     pub default_tube: TubeName,
     /// Slots whose owner was too far behind when a command was to be begun: sessions wait for it to catch up.

@@ -72,6 +72,14 @@ pub struct Server {
     pub frontends: u16,
     /// How long a command waits for its slot, in milliseconds.
     pub owner_wait_ms: u64,
+    pub clients: ClientLimits,
+}
+
+/// What the server allows its clients. The frontends keep to it together, each to its part.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ClientLimits {
+    /// Connections at a time.
+    pub connections: u64,
 }
 
 impl Server {

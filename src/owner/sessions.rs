@@ -16,7 +16,9 @@ use slab::Slab;
 use crate::core_ffi::{Cancel, Conn, Engine, Status};
 use crate::ipc::header::{FLAG_CLOSED, FLAG_DEADLINE_SOON, FLAG_MORE, FLAG_PARK_WATCH};
 use crate::ipc::{Frame, Header, Kind, Outbox, SessionId};
-use crate::limits::{COMMAND_WINDOW_BYTES, CREDIT_BYTES, FRAME_PAYLOAD_BYTES, REPLY_WINDOW_BYTES};
+use crate::limits::{
+    COMMAND_WINDOW_BYTES, CREDIT_BYTES, FRAME_PAYLOAD_BYTES, REPLY_WINDOW_BYTES, SESSION_INDEX_END,
+};
 use crate::protocol::TubeName;
 
 /// Sessions of all links. A key is the tag of the virtual connection.
@@ -68,9 +70,6 @@ struct Chunk {
     taken: usize,
     flags: u16,
 }
-
-/// A frontend numbers its sessions from zero and uses numbers again, so an index this large is no session.
-const INDEX_END: u32 = 1 << 22;
 
 impl Table {
     fn key(&self, id: SessionId) -> Option<usize> {
@@ -184,7 +183,7 @@ impl Sessions {
         id: SessionId,
         payload: &[u8],
     ) -> Result<(), PeerFault> {
-        if id.index >= INDEX_END {
+        if id.index >= SESSION_INDEX_END {
             return Err(PeerFault::Index(id.index));
         }
         let fault = || PeerFault::Attach(id.index);

@@ -92,6 +92,10 @@ fields! {
     LinkQueued: Gauge,
     /// Reserves refused because they watched several tubes on several slots.
     RefusedMultiWatch: Counter,
+    /// Clients that this frontend takes at a time.
+    ClientsMax: Gauge,
+    /// Times that accepting paused: there were that many, or no descriptor was left.
+    AcceptPauses: Counter,
     /// Connections closed because the outcome of a command is unknown.
     UnknownOutcomes: Counter,
     /// Generations of this process so far; written by the supervisor.

@@ -46,6 +46,9 @@ const COMMANDS: [(&str, Field); 22] = [
     ("pause-tube", Field::CmdPauseTube),
 ];
 
+/// What clients may run into.
+const CLIENT_LIMITS: [(&str, Field); 1] = [("connections", Field::AcceptPauses)];
+
 /// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked
 /// counts once in the end. A counter that falls would be taken for a restart of the server.
 #[derive(Default)]
@@ -204,6 +207,7 @@ impl Supervisor {
             let labels = || one().with("frontend", frontend.frontend);
             let numbers = [
                 ("clients", "Clients connected", gauge, Field::Connections),
+                ("clients_max", "Clients that it takes at a time", gauge, Field::ClientsMax),
                 ("producers", "Clients that have put a job", gauge, Field::Producers),
                 ("workers", "Clients that have asked for a job", gauge, Field::Workers),
                 ("commands_in_flight", "Commands that wait for their owner's answer", gauge, Field::InFlight),
@@ -223,6 +227,11 @@ impl Supervisor {
             ];
             for (name, help, kind, field) in numbers {
                 families.add(name, help, kind, labels(), record.get(field) as f64);
+            }
+            for (limit, field) in CLIENT_LIMITS {
+                let labels = labels().with("limit", limit);
+                let help = "Times that clients met a limit";
+                families.add("client_limits", help, counter, labels, record.get(field) as f64);
             }
             families.times(
                 "frontend_round_trip_seconds",

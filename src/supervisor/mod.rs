@@ -8,6 +8,7 @@
 
 mod children;
 mod claim;
+mod client_limits;
 mod control;
 mod data;
 mod desk;
@@ -37,7 +38,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::cli::Settings;
 use crate::error::{Class, Exit, Fatal};
 use crate::ipc::Kind;
-use crate::ipc::control::{Role, Server};
+use crate::ipc::control::{ClientLimits, Role, Server};
 use crate::limits;
 use crate::log;
 use crate::scoreboard::Scoreboard;
@@ -59,6 +60,8 @@ const _: () = assert!(limits::SLOTS_MAX as usize + (limits::FRONTENDS_MAX as usi
 
 /// A whole server's life. `Ok` is an orderly end.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
+    let frontends = settings.frontends.unwrap_or_else(default_frontends);
+    let clients = client_limits::of(&settings, frontends)?;
     let mut signals = Signals::block().map_err(|e| Fatal::temporary("signals", e))?;
     spawn::clean_inheritance().map_err(|e| Fatal::temporary("inherited descriptors", e))?;
     let inherited = listen::Inherited::find();
@@ -79,7 +82,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     }
     let topology = data::settle(&settings, decision)?;
 
-    let mut supervisor = Supervisor::new(settings, topology, listener, spawner)?;
+    let mut supervisor = Supervisor::new(settings, frontends, clients, topology, listener, spawner)?;
     if let Some(socket) = &mut control {
         supervisor.open_desk(Listener::Unix(socket.take_listener()), CONTROL_DESK)?;
     }
@@ -132,17 +135,18 @@ struct Supervisor {
 impl Supervisor {
     fn new(
         settings: Settings,
+        frontends: u16,
+        clients: ClientLimits,
         topology: Topology,
         listener: OwnedFd,
         spawner: Spawner,
     ) -> Result<Self, Fatal> {
         let owners = topology.slots as u16;
-        let frontends = settings.frontends.unwrap_or_else(default_frontends);
         let (board, board_fd) = Scoreboard::create(owners.into(), frontends.into())
             .map_err(|e| Fatal::temporary("shared memory", e))?;
         Ok(Supervisor {
             fingerprint: topology.fingerprint().to_string(),
-            server: server(&settings, frontends)?,
+            server: server(&settings, frontends, clients)?,
             board,
             board_fd,
             listener,
@@ -409,7 +413,7 @@ fn default_frontends() -> u16 {
     (processors / 2).clamp(1, limits::FRONTENDS_MAX.into()) as u16
 }
 
-fn server(settings: &Settings, frontends: u16) -> Result<Server, Fatal> {
+fn server(settings: &Settings, frontends: u16, clients: ClientLimits) -> Result<Server, Fatal> {
     let clock = |id| clock_gettime(id).map_err(|e| Fatal::temporary("clock", e));
     let nanoseconds = |time: nix::sys::time::TimeSpec| time.tv_sec() * 1_000_000_000 + time.tv_nsec();
     let wall = nanoseconds(clock(ClockId::CLOCK_REALTIME)?);
@@ -423,5 +427,6 @@ fn server(settings: &Settings, frontends: u16) -> Result<Server, Fatal> {
         wal_file_bytes: settings.wal_file_bytes.into(),
         frontends,
         owner_wait_ms: settings.owner_wait_ms,
+        clients,
     })
 }

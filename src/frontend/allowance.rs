@@ -1,0 +1,87 @@
+//! What the clients of one frontend may take: its part of what the server allows all of them.
+//!
+//! Pure: it knows numbers and no sockets; `accepting` and `requests` ask it. Frontends don't talk to each
+//! other, so each keeps to its part, and the parts add up to what the server was told, never to more.
+
+use crate::ipc::control::ClientLimits;
+use crate::limits::FRONTEND_DESCRIPTORS;
+
+/// One frontend among those of its server.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub number: u16,
+    pub frontends: u16,
+}
+
+pub struct Allowance {
+    connections: usize,
+    /// It would be more if the process had more descriptors.
+    lacks_descriptors: bool,
+}
+
+impl Allowance {
+    /// `descriptors`: how many this process may have open. `slots`: with a link to each.
+    pub fn new(limits: &ClientLimits, place: Place, descriptors: u64, slots: u32) -> Allowance {
+        let part = place.part_of(limits.connections);
+        let left = descriptors.saturating_sub(FRONTEND_DESCRIPTORS + u64::from(slots)).max(1);
+        Allowance { connections: part.min(left) as usize, lacks_descriptors: left < part }
+    }
+
+    /// Clients that it takes at a time.
+    pub fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// Why no more are taken, in words, while there are so many.
+    pub fn full(&self, clients: usize) -> Option<&'static str> {
+        if clients < self.connections {
+            None
+        } else if self.lacks_descriptors {
+            Some("too few descriptors; raise the limit on open files")
+        } else {
+            Some("as many clients as this frontend's part of --max-connections")
+        }
+    }
+}
+
+impl Place {
+    /// What is left over goes to the first ones, one each.
+    fn part_of(self, total: u64) -> u64 {
+        let (of, number) = (u64::from(self.frontends), u64::from(self.number));
+        total / of + u64::from(number < total % of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(connections: u64) -> ClientLimits {
+        ClientLimits { connections }
+    }
+
+    fn place(number: u16, frontends: u16) -> Place {
+        Place { number, frontends }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole_and_differ_by_one_at_most() {
+        for total in [4, 5, 7, 1000] {
+            let parts: Vec<u64> = (0..4).map(|number| place(number, 4).part_of(total)).collect();
+            assert_eq!(parts.iter().sum::<u64>(), total);
+            assert!(parts.is_sorted_by(|a, b| a >= b) && parts[0] - parts[3] <= 1, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn frontend_is_full_with_its_part_and_says_which_limit_it_is() {
+        let allowance = Allowance::new(&limits(5), place(1, 2), 1024, 4);
+        assert_eq!((allowance.connections(), allowance.full(1)), (2, None));
+        assert!(allowance.full(2).unwrap().contains("--max-connections"));
+
+        let poor = Allowance::new(&limits(1000), place(0, 2), FRONTEND_DESCRIPTORS + 4 + 10, 4);
+        assert_eq!((poor.connections(), poor.full(9)), (10, None));
+        assert!(poor.full(10).unwrap().contains("descriptors"));
+        assert_eq!(Allowance::new(&limits(1000), place(0, 2), 3, 4).connections(), 1);
+    }
+}
