@@ -272,7 +272,7 @@ impl<'a> Frontend<'a> {
         if have > CLIENT_READ_BYTES || !session.readable || !session.takes_input() {
             let used = session.advance(&mut self.ctx, &whole);
             whole.drain(..used);
-            session.input = whole;
+            session.keep_input(whole);
             return;
         }
         let room = &mut self.room;
@@ -298,10 +298,7 @@ impl<'a> Frontend<'a> {
         let used = session.advance(&mut self.ctx, &room[..have]);
         whole.clear();
         whole.extend_from_slice(&room[used..have]);
-        if whole.is_empty() {
-            whole = Vec::new(); // an idle client holds no memory
-        }
-        session.input = whole;
+        session.keep_input(whole);
     }
 
     fn close(&mut self, key: usize) {

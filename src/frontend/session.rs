@@ -297,6 +297,14 @@ impl Session {
     }
 
     /// All that is under way is a put whose body the client has not sent to its end.
+    /// Keeps what could not be dealt with yet, in not much more room than it needs: an idle client holds none.
+    pub fn keep_input(&mut self, mut bytes: Vec<u8>) {
+        if bytes.is_empty() || bytes.capacity() / 2 > bytes.len() {
+            bytes.shrink_to_fit();
+        }
+        self.input = bytes;
+    }
+
     fn lacks_body(&self) -> bool {
         let Mode::Body { slot, .. } = self.mode else { return false };
         self.half_closed
