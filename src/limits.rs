@@ -124,6 +124,17 @@ pub const SESSION_INDEX_END: u32 = 1 << 22;
 /// polls and listening sockets, and for links to owners that are started again while the old ones are open.
 pub const FRONTEND_DESCRIPTORS: u64 = 32;
 
+/// Bytes of bodies that have not wholly arrived, in the whole server without `--max-unfinished-bytes`: some
+/// thousand bodies of the largest size that is usual, and a quarter of a small machine's memory.
+pub const UNFINISHED_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// As many of the largest bodies that `-z` allows may be unfinished in each frontend without the flag, if that is
+/// more: who allows large bodies has clients that send them at the same time.
+pub const UNFINISHED_BODIES_DEFAULT: u64 = 16;
+
+/// Largest `--max-unfinished-bytes`: 2^48, more than there is memory.
+pub const UNFINISHED_BYTES_MAX: u64 = 1 << 48;
+
 /// How often a frontend says that it takes no clients.
 pub const ACCEPT_WARNING: std::time::Duration = std::time::Duration::from_secs(1);
 

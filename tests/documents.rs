@@ -124,6 +124,14 @@ fn numbers_of_flags_are_the_limits() {
         ("--frontends", &[limits::FRONTENDS_MAX as u64]),
         ("--owner-wait", &[limits::OWNER_WAIT_MS_DEFAULT, limits::OWNER_WAIT_MS_MAX]),
         ("--max-connections", &[limits::CONNECTIONS_DEFAULT, limits::CONNECTIONS_MAX]),
+        (
+            "--max-unfinished-bytes",
+            &[
+                limits::UNFINISHED_BYTES_DEFAULT,
+                limits::UNFINISHED_BODIES_DEFAULT,
+                limits::UNFINISHED_BYTES_MAX,
+            ],
+        ),
         ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));
@@ -215,6 +223,9 @@ fn limits_of_operations_are_those_of_the_program() {
         SYNC_MS_DEFAULT,
         CONNECTIONS_DEFAULT,
         CONNECTIONS_MAX,
+        UNFINISHED_BYTES_DEFAULT,
+        UNFINISHED_BODIES_DEFAULT,
+        UNFINISHED_BYTES_MAX,
         FRONTEND_DESCRIPTORS,
         LISTEN_BACKLOG,
         ACCEPT_BATCH,

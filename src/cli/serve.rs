@@ -41,6 +41,8 @@ pub struct Settings {
     pub frontends: Option<u16>,
     pub owner_wait_ms: u64,
     pub max_connections: u64,
+    /// `None`: what `supervisor::client_limits` says.
+    pub max_unfinished_bytes: Option<u64>,
     /// `--kill-stalled`: how long a process may go without an answer to a ping. `None`: as long as it likes.
     pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
@@ -68,6 +70,7 @@ impl Default for Settings {
             frontends: None,
             owner_wait_ms: limits::OWNER_WAIT_MS_DEFAULT,
             max_connections: limits::CONNECTIONS_DEFAULT,
+            max_unfinished_bytes: None,
             kill_stalled: None,
             metrics: None,
             control: None,
@@ -110,6 +113,9 @@ Of trellis:
  --max-connections N
                   clients at a time; others wait to be accepted
                   ({connections} if not given)
+ --max-unfinished-bytes N
+                  bodies that have not wholly arrived, summed up; further ones
+                  are refused ({unfinished} if not given)
  --kill-stalled MS
                   kill and restart a process of ours that has not answered its
                   supervisor for MS milliseconds, {pong} at least (if not given:
@@ -132,6 +138,7 @@ Other commands:
         partitions = limits::PARTITIONS_DEFAULT,
         wait = limits::OWNER_WAIT_MS_DEFAULT,
         connections = limits::CONNECTIONS_DEFAULT,
+        unfinished = limits::UNFINISHED_BYTES_DEFAULT,
         pong = limits::PONG_MS,
     )
 }
@@ -251,6 +258,9 @@ impl Reader {
             "owner-wait" => s.owner_wait_ms = number(name, &value()?, 0, limits::OWNER_WAIT_MS_MAX)?,
             "max-connections" => {
                 s.max_connections = number(name, &value()?, 1, limits::CONNECTIONS_MAX)?;
+            }
+            "max-unfinished-bytes" => {
+                s.max_unfinished_bytes = Some(number(name, &value()?, 0, limits::UNFINISHED_BYTES_MAX)?);
             }
             "kill-stalled" => {
                 let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
@@ -455,6 +465,7 @@ mod tests {
         assert_eq!(settings(&["--log-format=json"]).log_format, Some(log::Format::Json));
         assert_eq!(refused(&["--log-format=xml"]), "--log-format xml: must be text or json");
         assert_eq!(settings(&["--max-connections", "500"]).max_connections, 500);
+        assert_eq!(settings(&["--max-unfinished-bytes=7"]).max_unfinished_bytes, Some(7));
         assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));

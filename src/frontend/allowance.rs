@@ -17,6 +17,9 @@ pub struct Allowance {
     connections: usize,
     /// It would be more if the process had more descriptors.
     lacks_descriptors: bool,
+    /// Declared bytes of bodies that have not wholly arrived. `unfinished <= unfinished_max`
+    unfinished: u64,
+    unfinished_max: u64,
 }
 
 impl Allowance {
@@ -24,7 +27,12 @@ impl Allowance {
     pub fn new(limits: &ClientLimits, place: Place, descriptors: u64, slots: u32) -> Allowance {
         let part = place.part_of(limits.connections);
         let left = descriptors.saturating_sub(FRONTEND_DESCRIPTORS + u64::from(slots)).max(1);
-        Allowance { connections: part.min(left) as usize, lacks_descriptors: left < part }
+        Allowance {
+            connections: part.min(left) as usize,
+            lacks_descriptors: left < part,
+            unfinished: 0,
+            unfinished_max: place.part_of(limits.unfinished_bytes),
+        }
     }
 
     /// Clients that it takes at a time.
@@ -44,6 +52,28 @@ impl Allowance {
     }
 }
 
+impl Allowance {
+    /// Declared bytes of bodies that have not wholly arrived.
+    pub fn unfinished(&self) -> u64 {
+        self.unfinished
+    }
+
+    /// Whether a body of so many bytes may begin to arrive.
+    pub fn allows_body(&self, bytes: u64) -> bool {
+        self.unfinished + bytes <= self.unfinished_max
+    }
+
+    pub fn body_begins(&mut self, bytes: u64) {
+        self.unfinished += bytes;
+        assert!(self.unfinished <= self.unfinished_max, "allowed before");
+    }
+
+    /// It has arrived, or will not.
+    pub fn body_ends(&mut self, bytes: u64) {
+        self.unfinished = self.unfinished.checked_sub(bytes).expect("it began");
+    }
+}
+
 impl Place {
     /// What is left over goes to the first ones, one each.
     fn part_of(self, total: u64) -> u64 {
@@ -57,7 +87,7 @@ mod tests {
     use super::*;
 
     fn limits(connections: u64) -> ClientLimits {
-        ClientLimits { connections }
+        ClientLimits { connections, unfinished_bytes: 100 }
     }
 
     fn place(number: u16, frontends: u16) -> Place {
@@ -83,5 +113,17 @@ mod tests {
         assert_eq!((poor.connections(), poor.full(9)), (10, None));
         assert!(poor.full(10).unwrap().contains("descriptors"));
         assert_eq!(Allowance::new(&limits(1000), place(0, 2), 3, 4).connections(), 1);
+    }
+
+    #[test]
+    fn bodies_fill_the_part_to_the_last_byte_and_give_it_back() {
+        let mut allowance = Allowance::new(&limits(5), place(1, 3), 1024, 4);
+        assert!(allowance.allows_body(33) && !allowance.allows_body(34));
+        allowance.body_begins(30);
+        assert!(allowance.allows_body(3) && !allowance.allows_body(4));
+        allowance.body_begins(3);
+        allowance.body_ends(30);
+        assert_eq!(allowance.unfinished(), 3);
+        assert!(allowance.allows_body(30) && allowance.allows_body(0));
     }
 }

@@ -305,6 +305,7 @@ impl<'a> Frontend<'a> {
         let mut session = self.sessions.remove(key);
         self.alarms.set(key, &mut session.alarm, None);
         session.detach_all(&mut self.ctx);
+        self.ctx.body_ends(session.unfinished);
         let record = self.ctx.record;
         record.subtract(Field::Connections, 1);
         record.subtract(Field::Producers, session.producer.into());

@@ -16,6 +16,7 @@ use crate::topology::IdRoute;
 
 pub const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
 pub const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
+pub const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
 pub const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
 
 /// Bytes of the input that go to a slot as they are: from `start` to where the reader is.
@@ -106,6 +107,9 @@ impl Session {
                 reader.at += piece as usize;
                 let left = left - piece;
                 self.mode = if left == 0 { Mode::Line } else { Mode::Body { slot, left } };
+                if left == 0 {
+                    ctx.body_ends(std::mem::take(&mut self.unfinished));
+                }
             }
             Mode::Skip { left, reply } => {
                 let piece = left.min(rest.len() as u64);
@@ -140,21 +144,8 @@ impl Session {
         let command = command(text, ctx.server.job_bytes);
         let used_slot = ctx.topology.slot_of(self.used.as_bytes());
         match command {
-            Command::Put { body } => {
-                if !self.join(ctx, reader, used_slot, line, What::Change) {
-                    return Begun::No;
-                }
-                self.produce(ctx.record);
-                self.mode = Mode::Body { slot: used_slot, left: u64::from(body) + 2 };
-                Begun::InRun
-            }
-            Command::PutTooBig { body } => {
-                self.send_run(ctx, reader);
-                // Counted in its turn, like any put: not when the last of what is thrown away has come.
-                self.answer(ctx.record, b"".as_slice(), Some(Field::CmdPut));
-                self.mode = Mode::Skip { left: u64::from(body) + 2, reply: JOB_TOO_BIG };
-                Begun::Yes
-            }
+            Command::Put { body } => self.put(ctx, reader, used_slot, line, body.into()),
+            Command::PutTooBig { body } => self.refuse_put(ctx, reader, body.into(), JOB_TOO_BIG),
             Command::Other | Command::PeekUsed => self.in_run(ctx, reader, used_slot, line, What::Read),
             Command::KickUsed => self.in_run(ctx, reader, used_slot, line, What::Change),
             Command::ByTube { tube, reads } => {
@@ -201,6 +192,49 @@ impl Session {
                 true
             }),
         }
+    }
+
+    /// A body that is not there wholly is room taken at the owner for as long as its client likes: there is only
+    /// so much of it for all clients of this frontend.
+    fn put(
+        &mut self,
+        ctx: &mut Context<'_>,
+        reader: &mut Reader<'_>,
+        slot: u16,
+        line: &[u8],
+        body: u64,
+    ) -> Begun {
+        let is_whole = (reader.bytes.len() - reader.at - line.len()) as u64 >= body + 2;
+        if !is_whole && !ctx.allowance.allows_body(body) {
+            ctx.record.add(Field::RefusedBodies, 1);
+            self.is_producer(ctx.record);
+            return self.refuse_put(ctx, reader, body, OUT_OF_MEMORY);
+        }
+        if !self.join(ctx, reader, slot, line, What::Change) {
+            return Begun::No;
+        }
+        self.produce(ctx.record);
+        self.mode = Mode::Body { slot, left: body + 2 };
+        if !is_whole {
+            self.unfinished = body;
+            ctx.body_begins(body);
+        }
+        Begun::InRun
+    }
+
+    /// Throws a put's body away and answers then.
+    fn refuse_put(
+        &mut self,
+        ctx: &mut Context<'_>,
+        reader: &mut Reader<'_>,
+        body: u64,
+        reply: &'static [u8],
+    ) -> Begun {
+        self.send_run(ctx, reader);
+        // Counted in its turn, like any put: not when the last of what is thrown away has come.
+        self.answer(ctx.record, b"".as_slice(), Some(Field::CmdPut));
+        self.mode = Mode::Skip { left: body + 2, reply };
+        Begun::Yes
     }
 
     fn reserve(

@@ -42,6 +42,20 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// A put whose body has not wholly come is on its way to its owner, which holds room for all of it.
+    pub fn body_begins(&mut self, bytes: u64) {
+        self.allowance.body_begins(bytes);
+        self.record.set(Field::UnfinishedBytes, self.allowance.unfinished());
+    }
+
+    /// It has come, or its client is gone. Zero for a body that was whole from the start.
+    pub fn body_ends(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.allowance.body_ends(bytes);
+            self.record.set(Field::UnfinishedBytes, self.allowance.unfinished());
+        }
+    }
+
     pub fn next_epoch(&mut self) -> u32 {
         self.last_epoch = self.last_epoch.wrapping_add(1);
         self.last_epoch
@@ -61,6 +75,8 @@ pub struct Session {
     /// Bytes that came and could not be dealt with yet.
     pub input: Vec<u8>,
     pub mode: Mode,
+    /// Declared bytes of the put's body that is on its way, if it did not come with its line.
+    pub unfinished: u64,
     pub output: Output,
     pub used: TubeName,
     pub watched: WatchList,
@@ -225,6 +241,7 @@ impl Session {
             stream,
             input: Vec::new(),
             mode: Mode::Line,
+            unfinished: 0,
             output: Output::default(),
             used: default_tube.clone(),
             watched: WatchList::of(default_tube.clone()),
@@ -280,6 +297,14 @@ impl Session {
         }
     }
 
+    /// Keeps what could not be dealt with yet, in not much more room than it needs: an idle client holds none.
+    pub fn keep_input(&mut self, mut bytes: Vec<u8>) {
+        if bytes.is_empty() || bytes.capacity() / 2 > bytes.len() {
+            bytes.shrink_to_fit();
+        }
+        self.input = bytes;
+    }
+
     /// Whether the client's socket is to be read. A client that does not read its replies is not read either.
     pub fn takes_input(&self) -> bool {
         !self.half_closed && !self.quitting && self.output.len() < OUTPUT_HOLD_BYTES
@@ -297,14 +322,6 @@ impl Session {
     }
 
     /// All that is under way is a put whose body the client has not sent to its end.
-    /// Keeps what could not be dealt with yet, in not much more room than it needs: an idle client holds none.
-    pub fn keep_input(&mut self, mut bytes: Vec<u8>) {
-        if bytes.is_empty() || bytes.capacity() / 2 > bytes.len() {
-            bytes.shrink_to_fit();
-        }
-        self.input = bytes;
-    }
-
     fn lacks_body(&self) -> bool {
         let Mode::Body { slot, .. } = self.mode else { return false };
         self.half_closed

@@ -80,6 +80,8 @@ pub struct Server {
 pub struct ClientLimits {
     /// Connections at a time.
     pub connections: u64,
+    /// Declared bytes of all bodies that have not wholly arrived.
+    pub unfinished_bytes: u64,
 }
 
 impl Server {

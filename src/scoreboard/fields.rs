@@ -94,6 +94,10 @@ fields! {
     RefusedMultiWatch: Counter,
     /// Clients that this frontend takes at a time.
     ClientsMax: Gauge,
+    /// Declared bytes of bodies that have not wholly arrived.
+    UnfinishedBytes: Gauge,
+    /// Puts refused because there were too many of them.
+    RefusedBodies: Counter,
     /// Times that accepting paused: there were that many, or no descriptor was left.
     AcceptPauses: Counter,
     /// Connections closed because the outcome of a command is unknown.

@@ -47,7 +47,8 @@ const COMMANDS: [(&str, Field); 22] = [
 ];
 
 /// What clients may run into.
-const CLIENT_LIMITS: [(&str, Field); 1] = [("connections", Field::AcceptPauses)];
+const CLIENT_LIMITS: [(&str, Field); 2] =
+    [("connections", Field::AcceptPauses), ("unfinished-bytes", Field::RefusedBodies)];
 
 /// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked
 /// counts once in the end. A counter that falls would be taken for a restart of the server.
@@ -208,6 +209,12 @@ impl Supervisor {
             let numbers = [
                 ("clients", "Clients connected", gauge, Field::Connections),
                 ("clients_max", "Clients that it takes at a time", gauge, Field::ClientsMax),
+                (
+                    "unfinished_bytes",
+                    "Declared bytes of bodies that have not wholly arrived",
+                    gauge,
+                    Field::UnfinishedBytes,
+                ),
                 ("producers", "Clients that have put a job", gauge, Field::Producers),
                 ("workers", "Clients that have asked for a job", gauge, Field::Workers),
                 ("commands_in_flight", "Commands that wait for their owner's answer", gauge, Field::InFlight),

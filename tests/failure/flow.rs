@@ -5,6 +5,7 @@ use crate::jobs::*;
 use crate::support::process::{memory, wait_for};
 use crate::support::routing::{slot_of, tube_on, tubes};
 use crate::support::{Binary, Client, DEADLINE, Server, Setup};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 const SLOTS: u32 = 4;
@@ -138,6 +139,65 @@ fn half_sent_puts_are_bounded_by_what_was_sent_and_vanish() {
     assert_eq!(jobs(&mut observer, &tube), [1, 0, 0, 0]);
     let stats = observer.stats("stats");
     assert_eq!(stats.number("total-jobs"), 3 * 20 + 1, "the bystanders' and one");
+}
+
+/// Ten thousand of them: what they hold is what the server was told that they may, and a connection each.
+#[test]
+fn ten_thousand_half_sent_puts_are_bounded_and_others_go_on() {
+    const CLIENTS: u64 = 10_000;
+    const BODY_BYTES: u64 = 60_000;
+    const SENT_BYTES: u64 = 50_000;
+    const ALLOWED_BYTES: u64 = 64 << 20;
+    /// Of one idle connection in all processes, beside its body.
+    const CONNECTION_BYTES: u64 = 4 << 10;
+    allow_descriptors(CLIENTS + 500);
+    let flag = format!("--max-unfinished-bytes={ALLOWED_BYTES}");
+    let server = Setup::new(Binary::Trellis).slots(SLOTS).frontends(2).flags(&[&flag]).start();
+    let mut bystanders = Bystanders::meet(&server);
+    let tube = tube_on(BUSY, SLOTS, "half");
+    let before = resident(&server);
+    let begin = format!("use {tube}\r\nput 0 0 60 {BODY_BYTES}\r\n{}", "h".repeat(SENT_BYTES as usize));
+    let mut halves = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = server.connect(&number.to_string());
+        client.send(&begin);
+        halves.push(client);
+        if number % 1000 == 999 {
+            bystanders.work();
+            assert_kept(&server, before, ALLOWED_BYTES + CLIENTS * CONNECTION_BYTES + SHARED_BYTES);
+        }
+    }
+    halves.iter_mut().for_each(|client| _ = client.expect(format!("USING {tube}\r\n")));
+    bystanders.work();
+    assert_kept(&server, before, ALLOWED_BYTES + CLIENTS * CONNECTION_BYTES + SHARED_BYTES);
+    // Those that were allowed are taken when they end after all, the others refused.
+    let rest = "h".repeat((BODY_BYTES - SENT_BYTES) as usize) + "\r\n";
+    let mut taken = 0;
+    for client in &mut halves {
+        let reply = client.call(&rest);
+        match inserted(&reply) {
+            Some(_) => taken += 1,
+            None => assert_eq!(reply.escape_ascii().to_string(), "OUT_OF_MEMORY\\r\\n"),
+        }
+    }
+    println!("{taken} of {CLIENTS} were taken");
+    let part = ALLOWED_BYTES / 2 / BODY_BYTES;
+    assert!((part..=2 * part).contains(&taken), "{taken} were taken");
+    bystanders.work();
+    assert_eq!(jobs(&mut server.connect("observer"), &tube), [taken as i64, 0, 0, 0]);
+}
+
+/// Raises this process's limit on descriptors, which the server inherits. A machine that does not allow so many
+/// can't run the test, and the test says so.
+fn allow_descriptors(wanted: u64) {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit on descriptors");
+    assert!(
+        hard >= wanted,
+        "this test needs {wanted} descriptors, the hard limit is {hard}: raise it (ulimit -Hn)"
+    );
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).expect("raise the soft limit to below the hard one");
+    }
 }
 
 #[test]

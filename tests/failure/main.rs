@@ -3,11 +3,12 @@
 //! `owner`, `frontend` and `supervisor` kill each kind of process; `unavailable` is about a slot that stays away;
 //! `races` starts two servers on one directory; `flow` floods and stalls; `cancel` lets the end of a wait meet the
 //! job that it waited for; `hostile` is the clients nobody wants; `descriptors` runs out of them; `crowds` brings more
-//! clients than are allowed; `memory` gives back what a burst took.
+//! clients than are allowed; `bodies` does not end them; `memory` gives back what a burst took.
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bodies;
 mod cancel;
 mod crowds;
 mod descriptors;
