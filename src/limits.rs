@@ -135,6 +135,9 @@ pub const UNFINISHED_BODIES_DEFAULT: u64 = 16;
 /// Largest `--max-unfinished-bytes`: 2^48, more than there is memory.
 pub const UNFINISHED_BYTES_MAX: u64 = 1 << 48;
 
+/// Largest `--idle-timeout` and `--body-timeout`, in seconds: a year.
+pub const CLIENT_SECONDS_MAX: u64 = 365 * 24 * 3600;
+
 /// How often a frontend says that it takes no clients.
 pub const ACCEPT_WARNING: std::time::Duration = std::time::Duration::from_secs(1);
 

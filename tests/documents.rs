@@ -132,6 +132,8 @@ fn numbers_of_flags_are_the_limits() {
                 limits::UNFINISHED_BYTES_MAX,
             ],
         ),
+        ("--idle-timeout", &[limits::CLIENT_SECONDS_MAX]),
+        ("--body-timeout", &[limits::CLIENT_SECONDS_MAX]),
         ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));
@@ -226,6 +228,7 @@ fn limits_of_operations_are_those_of_the_program() {
         UNFINISHED_BYTES_DEFAULT,
         UNFINISHED_BODIES_DEFAULT,
         UNFINISHED_BYTES_MAX,
+        CLIENT_SECONDS_MAX,
         FRONTEND_DESCRIPTORS,
         LISTEN_BACKLOG,
         ACCEPT_BATCH,

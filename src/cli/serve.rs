@@ -43,6 +43,10 @@ pub struct Settings {
     pub max_connections: u64,
     /// `None`: what `supervisor::client_limits` says.
     pub max_unfinished_bytes: Option<u64>,
+    /// `--idle-timeout`, in seconds.
+    pub idle_timeout_s: Option<u32>,
+    /// `--body-timeout`, in seconds.
+    pub body_timeout_s: Option<u32>,
     /// `--kill-stalled`: how long a process may go without an answer to a ping. `None`: as long as it likes.
     pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
@@ -71,6 +75,8 @@ impl Default for Settings {
             owner_wait_ms: limits::OWNER_WAIT_MS_DEFAULT,
             max_connections: limits::CONNECTIONS_DEFAULT,
             max_unfinished_bytes: None,
+            idle_timeout_s: None,
+            body_timeout_s: None,
             kill_stalled: None,
             metrics: None,
             control: None,
@@ -116,6 +122,12 @@ Of trellis:
  --max-unfinished-bytes N
                   bodies that have not wholly arrived, summed up; further ones
                   are refused ({unfinished} if not given)
+ --idle-timeout SECONDS
+                  disconnect a client that is silent for so long, waits for
+                  nothing and holds no job (if not given: never)
+ --body-timeout SECONDS
+                  disconnect a client whose job body takes longer to arrive
+                  (if not given: never)
  --kill-stalled MS
                   kill and restart a process of ours that has not answered its
                   supervisor for MS milliseconds, {pong} at least (if not given:
@@ -262,6 +274,8 @@ impl Reader {
             "max-unfinished-bytes" => {
                 s.max_unfinished_bytes = Some(number(name, &value()?, 0, limits::UNFINISHED_BYTES_MAX)?);
             }
+            "idle-timeout" => s.idle_timeout_s = Some(seconds(name, &value()?)?),
+            "body-timeout" => s.body_timeout_s = Some(seconds(name, &value()?)?),
             "kill-stalled" => {
                 let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
                 s.kill_stalled = Some(Duration::from_millis(ms));
@@ -300,8 +314,13 @@ fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, Stop> {
         .ok_or_else(|| Stop::Wrong(format!("--{name} {text}: must be {least} to {most}")))
 }
 
+fn seconds(name: &str, text: &str) -> Result<u32, Stop> {
+    number(name, text, 1, limits::CLIENT_SECONDS_MAX).map(|seconds| seconds as u32)
+}
+
 // Bounds above fit the types they are cast to.
 const _: () = assert!(limits::WAL_FILE_BYTES_MAX <= u32::MAX as u64);
+const _: () = assert!(limits::CLIENT_SECONDS_MAX <= u32::MAX as u64);
 
 #[cfg(test)]
 mod tests {
@@ -466,6 +485,8 @@ mod tests {
         assert_eq!(refused(&["--log-format=xml"]), "--log-format xml: must be text or json");
         assert_eq!(settings(&["--max-connections", "500"]).max_connections, 500);
         assert_eq!(settings(&["--max-unfinished-bytes=7"]).max_unfinished_bytes, Some(7));
+        let s = settings(&["--idle-timeout=60", "--body-timeout", "9"]);
+        assert_eq!((s.idle_timeout_s, s.body_timeout_s), (Some(60), Some(9)));
         assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));
@@ -479,6 +500,7 @@ mod tests {
         assert_eq!(refused(&["--partitions=8193"]), "--partitions 8193: must be 1 to 8192");
         assert_eq!(refused(&["--frontends=x"]), "--frontends x: must be 1 to 256");
         assert_eq!(refused(&["--max-connections=0"]), "--max-connections 0: must be 1 to 4194304");
+        assert_eq!(refused(&["--idle-timeout=0"]), "--idle-timeout 0: must be 1 to 31536000");
         assert_eq!(refused(&["--kill-stalled=9"]), "--kill-stalled 9: must be 2000 to 86400000");
         assert_eq!(refused(&["--owner-wait="]), "--owner-wait : must be 0 to 86400000");
     }

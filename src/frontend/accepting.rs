@@ -96,7 +96,7 @@ impl Frontend<'_> {
             return warn!(%error, "client socket");
         }
         let id = SessionId { index: key as u32, epoch };
-        let session = entry.insert(Session::new(id, stream, &self.ctx.default_tube));
+        let session = entry.insert(Session::new(id, stream, &self.ctx.default_tube, self.ctx.clock));
         session.attach_default(&mut self.ctx);
         self.ctx.record.add(Field::Connections, 1);
         self.ctx.record.add(Field::TotalConnections, 1);

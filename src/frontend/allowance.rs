@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn limits(connections: u64) -> ClientLimits {
-        ClientLimits { connections, unfinished_bytes: 100 }
+        ClientLimits { connections, unfinished_bytes: 100, idle_s: None, body_s: None }
     }
 
     fn place(number: u16, frontends: u16) -> Place {

@@ -98,6 +98,7 @@ impl<'a> Frontend<'a> {
             overfull: Vec::new(),
             last_epoch: 0,
             now: Instant::now(),
+            clock: start.server.clock_now(),
         };
         Ok(Frontend {
             poll,
@@ -128,6 +129,7 @@ impl<'a> Frontend<'a> {
                 _ => {}
             }
             self.ctx.now = Instant::now();
+            self.ctx.clock = self.start.server.clock_now();
             for event in &events {
                 match event.token() {
                     CONTROL => self.control()?,
@@ -248,8 +250,12 @@ impl<'a> Frontend<'a> {
         let session = &mut self.sessions[key];
         if !session.dead {
             session.release_idle(&mut self.ctx);
-            self.answered += usize::from(!session.output.is_empty());
+            let unsent = session.output.len();
             session.dead |= session.output.flush(&mut session.stream).is_err();
+            if session.output.len() < unsent {
+                self.answered += 1;
+                session.active = self.ctx.clock;
+            }
             session.credit_owners(&mut self.ctx);
             session.dead |= session.is_finished();
             session.on_time(&mut self.ctx);
@@ -287,6 +293,7 @@ impl<'a> Frontend<'a> {
             Ok(Some(n)) => {
                 // Less than there was room for: the socket is empty, and an event will say when it is not.
                 session.readable = n == CLIENT_READ_BYTES || session.fin;
+                session.active = self.ctx.clock;
                 have += n;
             }
             Ok(None) => session.readable = false,

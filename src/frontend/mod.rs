@@ -5,8 +5,8 @@
 //!
 //! Reading order: `session` (what a client connection is), `requests` (client bytes to frames), `replies`
 //! (frames to client bytes), `references` (use, watch, ignore over slots), `probe` (ids that may live
-//! anywhere), `waiting` (what is due by the clock), `outage` (an owner is gone), `allowance` (what clients may
-//! take), `accepting` (who is let in), `event_loop` (sockets).
+//! anywhere), `waiting` (what is due by the clock), `outage` (an owner is gone), `overdue` (clients that
+//! are cut off), `allowance` (what clients may take), `accepting` (who is let in), `event_loop` (sockets).
 //! `owners` holds the links, `client` the client's socket, `stats` and `tube_list` the answers that are added
 //! up here.
 
@@ -16,6 +16,7 @@ mod allowance;
 mod client;
 mod event_loop;
 mod outage;
+mod overdue;
 mod owners;
 mod probe;
 mod references;

@@ -137,6 +137,7 @@ impl Session {
         match command {
             Command::Put { body } => {
                 self.mode = Mode::Skip { left: u64::from(body) + 2, reply: INTERNAL_ERROR };
+                self.body_since = Some(ctx.clock);
             }
             _ => self.answer(ctx.record, INTERNAL_ERROR, None),
         }

@@ -42,7 +42,12 @@ impl Session {
             self.dead = true;
             return;
         }
+        self.active = ctx.clock;
         if header.kind == Kind::Reply {
+            if self.body_since.is_some() {
+                // Of what was asked before: only now it is the body's turn.
+                self.body_since = Some(ctx.clock);
+            }
             self.reply(ctx, slot, header.sequence, payload);
         }
     }

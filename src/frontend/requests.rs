@@ -48,7 +48,9 @@ impl Session {
     /// Deals with `bytes`, as far as that goes now, and says how many that were.
     pub fn advance(&mut self, ctx: &mut Context<'_>, bytes: &[u8]) -> usize {
         let mut reader = Reader { bytes, at: 0, run: None };
-        self.stalled = false;
+        if std::mem::take(&mut self.stalled) && self.body_since.is_some() {
+            self.body_since = Some(ctx.clock);
+        }
         self.held = false;
         while !self.quitting {
             self.stalled = self.barrier;
@@ -108,6 +110,7 @@ impl Session {
                 let left = left - piece;
                 self.mode = if left == 0 { Mode::Line } else { Mode::Body { slot, left } };
                 if left == 0 {
+                    self.body_since = None;
                     ctx.body_ends(std::mem::take(&mut self.unfinished));
                 }
             }
@@ -120,6 +123,7 @@ impl Session {
                 let left = left - piece;
                 self.mode = if left == 0 { Mode::Line } else { Mode::Skip { left, reply } };
                 if left == 0 {
+                    self.body_since = None;
                     self.answer(ctx.record, reply, None);
                 }
             }
@@ -215,6 +219,7 @@ impl Session {
         }
         self.produce(ctx.record);
         self.mode = Mode::Body { slot, left: body + 2 };
+        self.body_since = Some(ctx.clock);
         if !is_whole {
             self.unfinished = body;
             ctx.body_begins(body);
@@ -234,6 +239,7 @@ impl Session {
         // Counted in its turn, like any put: not when the last of what is thrown away has come.
         self.answer(ctx.record, b"".as_slice(), Some(Field::CmdPut));
         self.mode = Mode::Skip { left: body + 2, reply };
+        self.body_since = Some(ctx.clock);
         Begun::Yes
     }
 

@@ -37,8 +37,9 @@ pub struct Context<'a> {
     pub overfull: Vec<u16>,
     /// The last epoch given to a session or an attachment; none is used twice in a generation.
     pub last_epoch: u32,
-    /// When the wake-up began whose events are dealt with.
+    /// When the wake-up began whose events are dealt with; the same on the server's clock.
     pub now: Instant,
+    pub clock: i64,
 }
 
 impl Context<'_> {
@@ -77,6 +78,10 @@ pub struct Session {
     pub mode: Mode,
     /// Declared bytes of the put's body that is on its way, if it did not come with its line.
     pub unfinished: u64,
+    /// Since when its end is awaited (on the server's clock): of one that is thrown away as well.
+    pub body_since: Option<i64>,
+    /// When a byte was taken from the client or by it, or its owner had news (on the server's clock).
+    pub active: i64,
     pub output: Output,
     pub used: TubeName,
     pub watched: WatchList,
@@ -235,13 +240,16 @@ impl Attachment {
 }
 
 impl Session {
-    pub fn new(id: SessionId, stream: Stream, default_tube: &TubeName) -> Session {
+    /// `clock`: the server's.
+    pub fn new(id: SessionId, stream: Stream, default_tube: &TubeName, clock: i64) -> Session {
         Session {
             id,
             stream,
             input: Vec::new(),
             mode: Mode::Line,
             unfinished: 0,
+            body_since: None,
+            active: clock,
             output: Output::default(),
             used: default_tube.clone(),
             watched: WatchList::of(default_tube.clone()),
@@ -318,15 +326,10 @@ impl Session {
     /// Nothing more will come of it: the client has ended it, and has all its replies.
     pub fn is_finished(&self) -> bool {
         let ended = self.quitting || (self.half_closed && !self.stalled && !self.held);
-        ended && !self.barrier && self.output.is_empty() && (self.pending.is_empty() || self.lacks_body())
-    }
-
-    /// All that is under way is a put whose body the client has not sent to its end.
-    fn lacks_body(&self) -> bool {
-        let Mode::Body { slot, .. } = self.mode else { return false };
-        self.half_closed
-            && self.pending.len() == 1
-            && self.attachments.iter().any(|a| a.slot == slot && a.sent == a.done.wrapping_add(1))
+        ended
+            && !self.barrier
+            && self.output.is_empty()
+            && (self.pending.is_empty() || (self.half_closed && self.lacks_body()))
     }
 
     pub fn is_producer(&mut self, record: Record<'_>) {

@@ -1,6 +1,6 @@
 //! What a session waits for by the clock: the margin before a reservation's end at another slot than the one
-//! it waits in reserve at, the answer to a reserve that is refused again and again, and the end of its patience
-//! with a slot that is away.
+//! it waits in reserve at, the answer to a reserve that is refused again and again, the end of its patience
+//! with a slot that is away, and its own end if it is `overdue`.
 
 use super::session::{Context, Pending, Remote, Session, What};
 use crate::ipc::Kind;
@@ -25,7 +25,8 @@ impl Session {
 
     /// The next time at which `on_time` has something to do.
     pub fn next_alarm(&self, ctx: &Context<'_>) -> Option<i64> {
-        let times = [self.refusal_due, self.deadline_elsewhere(), self.patience_ends(ctx)];
+        let times =
+            [self.refusal_due, self.deadline_elsewhere(), self.patience_ends(ctx), self.overdue_at(ctx)];
         times.into_iter().flatten().min()
     }
 
@@ -36,6 +37,7 @@ impl Session {
         if due > now {
             return;
         }
+        self.cut_if_overdue(ctx, now);
         self.lose_patience(ctx, now);
         if self.refusal_due.is_some_and(|due| due <= now) {
             self.refusal_due = None;

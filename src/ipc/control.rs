@@ -82,6 +82,10 @@ pub struct ClientLimits {
     pub connections: u64,
     /// Declared bytes of all bodies that have not wholly arrived.
     pub unfinished_bytes: u64,
+    /// How long a client may be silent, in seconds. Absent: as long as it likes.
+    pub idle_s: Option<u32>,
+    /// How long a body may take to arrive, in seconds. Absent: as long as it likes.
+    pub body_s: Option<u32>,
 }
 
 impl Server {

@@ -98,6 +98,9 @@ fields! {
     UnfinishedBytes: Gauge,
     /// Puts refused because there were too many of them.
     RefusedBodies: Counter,
+    /// Clients cut off because they were silent for too long, and because of a body that made no end.
+    IdleClients: Counter,
+    LateBodies: Counter,
     /// Times that accepting paused: there were that many, or no descriptor was left.
     AcceptPauses: Counter,
     /// Connections closed because the outcome of a command is unknown.

@@ -28,7 +28,8 @@ pub fn of(settings: &Settings, frontends: u16) -> Result<ClientLimits, Fatal> {
             each(settings.job_bytes)
         ));
     }
-    Ok(ClientLimits { connections, unfinished_bytes })
+    let (idle_s, body_s) = (settings.idle_timeout_s, settings.body_timeout_s);
+    Ok(ClientLimits { connections, unfinished_bytes, idle_s, body_s })
 }
 
 #[cfg(test)]

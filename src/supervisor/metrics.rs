@@ -47,8 +47,12 @@ const COMMANDS: [(&str, Field); 22] = [
 ];
 
 /// What clients may run into.
-const CLIENT_LIMITS: [(&str, Field); 2] =
-    [("connections", Field::AcceptPauses), ("unfinished-bytes", Field::RefusedBodies)];
+const CLIENT_LIMITS: [(&str, Field); 4] = [
+    ("connections", Field::AcceptPauses),
+    ("unfinished-bytes", Field::RefusedBodies),
+    ("idle-timeout", Field::IdleClients),
+    ("body-timeout", Field::LateBodies),
+];
 
 /// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked
 /// counts once in the end. A counter that falls would be taken for a restart of the server.

@@ -3,7 +3,8 @@
 //! `owner`, `frontend` and `supervisor` kill each kind of process; `unavailable` is about a slot that stays away;
 //! `races` starts two servers on one directory; `flow` floods and stalls; `cancel` lets the end of a wait meet the
 //! job that it waited for; `hostile` is the clients nobody wants; `descriptors` runs out of them; `crowds` brings more
-//! clients than are allowed; `bodies` does not end them; `memory` gives back what a burst took.
+//! clients than are allowed; `bodies` does not end them; `idle` is clients that say
+//! nothing; `memory` gives back what a burst took.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -15,6 +16,7 @@ mod descriptors;
 mod flow;
 mod frontend;
 mod hostile;
+mod idle;
 mod jobs;
 mod memory;
 mod owner;
