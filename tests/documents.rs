@@ -134,6 +134,7 @@ fn numbers_of_flags_are_the_limits() {
         ),
         ("--idle-timeout", &[limits::CLIENT_SECONDS_MAX]),
         ("--body-timeout", &[limits::CLIENT_SECONDS_MAX]),
+        ("--max-connections-per-address", &[limits::CONNECTIONS_MAX]),
         ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));

@@ -26,6 +26,7 @@ use nix::unistd::{Gid, Pid};
 use trellis::ipc::Kind;
 use trellis::ipc::control::{ClientLimits, Hello, Role, Server as ServerFacts, Start, decode, encode};
 use trellis::ipc::socket::{Channel, Progress, pair};
+use trellis::protocol::Words;
 use trellis::scoreboard::Scoreboard;
 use trellis::topology::{Layout, Topology};
 
@@ -662,7 +663,7 @@ fn lone_owner(slot: u16, generation: u32) -> Lone {
 
 impl Lone {
     fn start(&mut self, start: &Start) {
-        let (_, board) = Scoreboard::create(1, 1).unwrap();
+        let (_, board) = Scoreboard::create(1, 1, 0).unwrap();
         self.channel.queue(Kind::Start, &encode(start), vec![board]);
         assert_eq!(self.channel.flush(), Progress::Done);
     }
@@ -713,7 +714,14 @@ fn orders(slot: u16, generation: u32) -> Start {
             wal_file_bytes: 10 << 20,
             frontends: 1,
             owner_wait_ms: 5000,
-            clients: ClientLimits { connections: 10, unfinished_bytes: 65535, idle_s: None, body_s: None },
+            clients: ClientLimits {
+                connections: 10,
+                unfinished_bytes: 65535,
+                idle_s: None,
+                body_s: None,
+                per_address: None,
+                refused: Words::default(),
+            },
         },
         wal: None,
         id_floor: 1,

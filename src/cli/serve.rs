@@ -14,6 +14,7 @@ use super::{Command, Parsed, Saying};
 use crate::error::Exit;
 use crate::limits;
 use crate::log;
+use crate::protocol::{WORDS, Words};
 
 /// Everything that was asked for; `None` where the data or the machine decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,8 @@ pub struct Settings {
     pub idle_timeout_s: Option<u32>,
     /// `--body-timeout`, in seconds.
     pub body_timeout_s: Option<u32>,
+    pub max_connections_per_address: Option<u32>,
+    pub refuse_commands: Words,
     /// `--kill-stalled`: how long a process may go without an answer to a ping. `None`: as long as it likes.
     pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
@@ -77,6 +80,8 @@ impl Default for Settings {
             max_unfinished_bytes: None,
             idle_timeout_s: None,
             body_timeout_s: None,
+            max_connections_per_address: None,
+            refuse_commands: Words::default(),
             kill_stalled: None,
             metrics: None,
             control: None,
@@ -128,6 +133,11 @@ Of trellis:
  --body-timeout SECONDS
                   disconnect a client whose job body takes longer to arrive
                   (if not given: never)
+ --max-connections-per-address N
+                  TCP clients of one address at a time; others are disconnected
+                  (if not given: as many as there may be)
+ --refuse-commands LIST
+                  commands to refuse, as in kick,pause-tube
  --kill-stalled MS
                   kill and restart a process of ours that has not answered its
                   supervisor for MS milliseconds, {pong} at least (if not given:
@@ -276,6 +286,17 @@ impl Reader {
             }
             "idle-timeout" => s.idle_timeout_s = Some(seconds(name, &value()?)?),
             "body-timeout" => s.body_timeout_s = Some(seconds(name, &value()?)?),
+            "max-connections-per-address" => {
+                let most = number(name, &value()?, 1, limits::CONNECTIONS_MAX)?;
+                s.max_connections_per_address = Some(most as u32);
+            }
+            "refuse-commands" => {
+                let unknown = |word: String| {
+                    let known = WORDS.join(", ");
+                    Stop::Wrong(format!("--refuse-commands: no command {word:?}; there are {known}"))
+                };
+                s.refuse_commands = Words::parse(&value()?).map_err(unknown)?;
+            }
             "kill-stalled" => {
                 let ms = number(name, &value()?, limits::PONG_MS, limits::KILL_STALLED_MS_MAX)?;
                 s.kill_stalled = Some(Duration::from_millis(ms));
@@ -320,6 +341,7 @@ fn seconds(name: &str, text: &str) -> Result<u32, Stop> {
 
 // Bounds above fit the types they are cast to.
 const _: () = assert!(limits::WAL_FILE_BYTES_MAX <= u32::MAX as u64);
+const _: () = assert!(limits::CONNECTIONS_MAX <= u32::MAX as u64);
 const _: () = assert!(limits::CLIENT_SECONDS_MAX <= u32::MAX as u64);
 
 #[cfg(test)]
@@ -487,6 +509,10 @@ mod tests {
         assert_eq!(settings(&["--max-unfinished-bytes=7"]).max_unfinished_bytes, Some(7));
         let s = settings(&["--idle-timeout=60", "--body-timeout", "9"]);
         assert_eq!((s.idle_timeout_s, s.body_timeout_s), (Some(60), Some(9)));
+        assert_eq!(settings(&["--max-connections-per-address=3"]).max_connections_per_address, Some(3));
+        assert!(settings(&["--refuse-commands", "kick,quit"]).refuse_commands.has_word_of(b"quit"));
+        let unknown = refused(&["--refuse-commands=kick,kik"]);
+        assert!(unknown.starts_with("--refuse-commands: no command \"kik\"; there are put, "), "{unknown}");
         assert_eq!(settings(&["--kill-stalled", "3000"]).kill_stalled, Some(Duration::from_secs(3)));
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));

@@ -2,11 +2,13 @@
 //! or the kernel's queue, have them.
 
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use mio::Token;
 use tracing::warn;
 
+use super::allowance::place_of;
 use super::client::Stream;
 use super::event_loop::{FIRST_CLIENT, Frontend};
 use super::session::Session;
@@ -62,7 +64,7 @@ impl Frontend<'_> {
                     return;
                 }
                 match self.listeners[number].accept() {
-                    Ok(stream) => self.accepted(stream),
+                    Ok((stream, address)) => self.accepted(stream, address),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e)
                         if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
@@ -88,11 +90,18 @@ impl Frontend<'_> {
         }
     }
 
-    fn accepted(&mut self, mut stream: Stream) {
+    fn accepted(&mut self, mut stream: Stream, address: Option<IpAddr>) {
         let epoch = self.ctx.next_epoch();
         let entry = self.sessions.vacant_entry();
         let key = entry.key();
+        if let (Some(most), Some(address)) = (self.ctx.server.clients.per_address, address) {
+            if !self.ctx.seats.take(key, place_of(address), most as usize) {
+                self.ctx.record.add(Field::RefusedAddresses, 1);
+                return;
+            }
+        }
         if let Err(error) = stream.register(self.poll.registry(), Token(FIRST_CLIENT + key)) {
+            self.leave_seat(key);
             return warn!(%error, "client socket");
         }
         let id = SessionId { index: key as u32, epoch };
@@ -101,5 +110,12 @@ impl Frontend<'_> {
         self.ctx.record.add(Field::Connections, 1);
         self.ctx.record.add(Field::TotalConnections, 1);
         self.look_after(key);
+    }
+
+    /// A client has left its place in the table of addresses, if there is one.
+    pub(super) fn leave_seat(&self, key: usize) {
+        if self.ctx.server.clients.per_address.is_some() {
+            self.ctx.seats.leave(key);
+        }
     }
 }

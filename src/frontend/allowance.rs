@@ -3,6 +3,8 @@
 //! Pure: it knows numbers and no sockets; `accepting` and `requests` ask it. Frontends don't talk to each
 //! other, so each keeps to its part, and the parts add up to what the server was told, never to more.
 
+use std::net::IpAddr;
+
 use crate::ipc::control::ClientLimits;
 use crate::limits::FRONTEND_DESCRIPTORS;
 
@@ -74,6 +76,15 @@ impl Allowance {
     }
 }
 
+/// What is counted as one address, never 0: of IPv6 the first half, of which one network has no more than one.
+pub fn place_of(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        // No network of IPv6 that is nobody's or multicast is a client's.
+        IpAddr::V4(address) => 0xff00_0000_0000_0000 | u64::from(address.to_bits()),
+        IpAddr::V6(address) => ((address.to_bits() >> 64) as u64).max(1),
+    }
+}
+
 impl Place {
     /// What is left over goes to the first ones, one each.
     fn part_of(self, total: u64) -> u64 {
@@ -85,9 +96,17 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Words;
 
     fn limits(connections: u64) -> ClientLimits {
-        ClientLimits { connections, unfinished_bytes: 100, idle_s: None, body_s: None }
+        ClientLimits {
+            connections,
+            unfinished_bytes: 100,
+            idle_s: None,
+            body_s: None,
+            per_address: None,
+            refused: Words::default(),
+        }
     }
 
     fn place(number: u16, frontends: u16) -> Place {
@@ -125,5 +144,16 @@ mod tests {
         allowance.body_ends(30);
         assert_eq!(allowance.unfinished(), 3);
         assert!(allowance.allows_body(30) && allowance.allows_body(0));
+    }
+
+    #[test]
+    fn addresses_are_told_apart_and_those_of_one_host_are_not() {
+        let place = |text: &str| place_of(text.parse().unwrap());
+        assert_eq!(place("10.0.0.1"), place("::ffff:10.0.0.1"));
+        assert_eq!(place("2001:db8::1"), place("2001:db8::ffff:1"));
+        let all = ["10.0.0.1", "10.0.0.2", "0.0.0.0", "::1", "2001:db8::1", "2001:db8:0:1::1", "fe80::1"];
+        let places: std::collections::BTreeSet<u64> = all.into_iter().map(place).collect();
+        assert_eq!(places.len(), all.len());
+        assert!(!places.contains(&0));
     }
 }

@@ -1,6 +1,7 @@
 //! A client's socket: TCP or unix, non-blocking, with the bytes that it has not taken yet.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -38,10 +39,14 @@ impl Listener {
         }
     }
 
-    pub fn accept(&self) -> io::Result<Stream> {
+    /// A client, and the address that it comes from if it has one.
+    pub fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
         Ok(match self {
-            Listener::Tcp(l) => Stream::Tcp(l.accept()?.0),
-            Listener::Unix(l) => Stream::Unix(l.accept()?.0),
+            Listener::Tcp(l) => {
+                let (stream, from) = l.accept()?;
+                (Stream::Tcp(stream), Some(from.ip()))
+            }
+            Listener::Unix(l) => (Stream::Unix(l.accept()?.0), None),
         })
     }
 }

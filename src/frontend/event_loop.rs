@@ -93,6 +93,7 @@ impl<'a> Frontend<'a> {
             board,
             record,
             allowance,
+            seats: board.seats(start.index),
             facts: Facts::gather()?,
             default_tube: TubeName::new(b"default").expect("a valid name"),
             overfull: Vec::new(),
@@ -313,6 +314,7 @@ impl<'a> Frontend<'a> {
         self.alarms.set(key, &mut session.alarm, None);
         session.detach_all(&mut self.ctx);
         self.ctx.body_ends(session.unfinished);
+        self.leave_seat(key);
         let record = self.ctx.record;
         record.subtract(Field::Connections, 1);
         record.subtract(Field::Producers, session.producer.into());

@@ -37,7 +37,9 @@ use crate::scoreboard::Scoreboard;
 pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let missing = |what: &str| Fatal::new(Exit::Ipc, format!("{what} did not come with Start"));
     let board = channel.take_fd().ok_or_else(|| missing("the scoreboard"))?;
-    let board = Scoreboard::open(board, start.topology.slots as usize, start.server.frontends.into())
+    let frontends = start.server.frontends;
+    let seats = start.server.clients.seats(frontends);
+    let board = Scoreboard::open(board, start.topology.slots as usize, frontends.into(), seats)
         .map_err(|e| Fatal::new(Exit::Ipc, e))?;
     let listeners = (0..start.listeners)
         .map(|_| {

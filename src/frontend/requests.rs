@@ -17,6 +17,7 @@ use crate::topology::IdRoute;
 pub const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
 pub const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
 pub const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
+pub const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
 pub const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
 
 /// Bytes of the input that go to a slot as they are: from `start` to where the reader is.
@@ -146,10 +147,16 @@ impl Session {
     fn begin(&mut self, ctx: &mut Context<'_>, reader: &mut Reader<'_>, line: &[u8]) -> Begun {
         let text = &line[..line.len() - 2];
         let command = command(text, ctx.server.job_bytes);
+        let refused = ctx.server.clients.refused;
+        if !refused.is_empty() && command != Command::Other && refused.has_word_of(text) {
+            return self.refuse_command(ctx, reader, &command);
+        }
         let used_slot = ctx.topology.slot_of(self.used.as_bytes());
         match command {
             Command::Put { body } => self.put(ctx, reader, used_slot, line, body.into()),
-            Command::PutTooBig { body } => self.refuse_put(ctx, reader, body.into(), JOB_TOO_BIG),
+            Command::PutTooBig { body } => {
+                self.refuse_put(ctx, reader, body.into(), JOB_TOO_BIG, Some(Field::CmdPut))
+            }
             Command::Other | Command::PeekUsed => self.in_run(ctx, reader, used_slot, line, What::Read),
             Command::KickUsed => self.in_run(ctx, reader, used_slot, line, What::Change),
             Command::ByTube { tube, reads } => {
@@ -212,7 +219,7 @@ impl Session {
         if !is_whole && !ctx.allowance.allows_body(body) {
             ctx.record.add(Field::RefusedBodies, 1);
             self.is_producer(ctx.record);
-            return self.refuse_put(ctx, reader, body, OUT_OF_MEMORY);
+            return self.refuse_put(ctx, reader, body, OUT_OF_MEMORY, Some(Field::CmdPut));
         }
         if !self.join(ctx, reader, slot, line, What::Change) {
             return Begun::No;
@@ -227,17 +234,29 @@ impl Session {
         Begun::InRun
     }
 
-    /// Throws a put's body away and answers then.
+    /// The operator does not want this command: its client is told that there is no such one.
+    fn refuse_command(&mut self, ctx: &mut Context<'_>, reader: &mut Reader<'_>, command: &Command) -> Begun {
+        ctx.record.add(Field::RefusedCommands, 1);
+        if let Command::Put { body } | Command::PutTooBig { body } = *command {
+            return self.refuse_put(ctx, reader, body.into(), UNKNOWN_COMMAND, None);
+        }
+        self.send_run(ctx, reader);
+        self.answer(ctx.record, UNKNOWN_COMMAND, None);
+        Begun::Yes
+    }
+
+    /// Throws a put's body away and answers then. `counter`: as what it counts.
     fn refuse_put(
         &mut self,
         ctx: &mut Context<'_>,
         reader: &mut Reader<'_>,
         body: u64,
         reply: &'static [u8],
+        counter: Option<Field>,
     ) -> Begun {
         self.send_run(ctx, reader);
         // Counted in its turn, like any put: not when the last of what is thrown away has come.
-        self.answer(ctx.record, b"".as_slice(), Some(Field::CmdPut));
+        self.answer(ctx.record, b"".as_slice(), counter);
         self.mode = Mode::Skip { left: body + 2, reply };
         self.body_since = Some(ctx.clock);
         Begun::Yes

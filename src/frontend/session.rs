@@ -19,7 +19,7 @@ use crate::ipc::control::Server;
 use crate::ipc::{Kind, SessionId};
 use crate::limits::{COMMAND_WINDOW_BYTES, OUTPUT_HOLD_BYTES};
 use crate::protocol::TubeName;
-use crate::scoreboard::{Field, Histogram, Record, Scoreboard};
+use crate::scoreboard::{Field, Histogram, Record, Scoreboard, Seats};
 use crate::topology::Topology;
 
 /// What sessions share: the ways to the owners, and what is the same for all.
@@ -31,6 +31,8 @@ pub struct Context<'a> {
     /// This frontend's own numbers.
     pub record: Record<'a>,
     pub allowance: Allowance,
+    /// Where clients are from, of all frontends.
+    pub seats: Seats<'a>,
     pub facts: Facts,
     pub default_tube: TubeName,
     /// Slots whose owner was too far behind when a command was to be begun: sessions wait for it to catch up.

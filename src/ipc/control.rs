@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Words;
 use crate::topology::Topology;
 
 /// The kinds of processes that the supervisor starts.
@@ -86,6 +87,17 @@ pub struct ClientLimits {
     pub idle_s: Option<u32>,
     /// How long a body may take to arrive, in seconds. Absent: as long as it likes.
     pub body_s: Option<u32>,
+    /// Connections from one address at a time. Absent: all of them.
+    pub per_address: Option<u32>,
+    /// Commands that are refused.
+    pub refused: Words,
+}
+
+impl ClientLimits {
+    /// Places in the scoreboard for the clients of each of so many frontends.
+    pub fn seats(&self, frontends: u16) -> usize {
+        self.per_address.map_or(0, |_| self.connections.div_ceil(frontends.into()) as usize)
+    }
 }
 
 impl Server {

@@ -16,7 +16,7 @@
 use crate::limits::FRAME_PAYLOAD_BYTES;
 
 /// Raised with every change of the wire, released or not.
-pub const IPC_VERSION: u8 = 5;
+pub const IPC_VERSION: u8 = 6;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 40;

@@ -29,7 +29,9 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let slots = start.topology.slots;
     let board =
         channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
-    let board = Scoreboard::open(board, slots as usize, start.server.frontends.into())
+    let frontends = start.server.frontends;
+    let seats = start.server.clients.seats(frontends);
+    let board = Scoreboard::open(board, slots as usize, frontends.into(), seats)
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
     let told = board.owner(start.index).get(Field::LastId).max(start.id_floor.saturating_sub(1));
     let (ids, last_id) = match &start.wal {

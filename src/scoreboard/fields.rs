@@ -101,6 +101,9 @@ fields! {
     /// Clients cut off because they were silent for too long, and because of a body that made no end.
     IdleClients: Counter,
     LateBodies: Counter,
+    /// Clients sent away because there were as many from their address, and commands refused by their word.
+    RefusedAddresses: Counter,
+    RefusedCommands: Counter,
     /// Times that accepting paused: there were that many, or no descriptor was left.
     AcceptPauses: Counter,
     /// Connections closed because the outcome of a command is unknown.

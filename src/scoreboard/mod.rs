@@ -8,6 +8,7 @@
 
 mod fields;
 mod histogram;
+mod seats;
 mod usage;
 
 use std::fs::File;
@@ -21,6 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 pub use fields::{FIELDS, Field, Meaning};
 pub use histogram::{BOUNDS_US, Histogram, Times};
+pub use seats::Seats;
 pub use usage::Usage;
 
 /// Words before the records: the drain flag, and seven that keep records apart from it in the cache.
@@ -36,6 +38,8 @@ pub struct Scoreboard {
     map: MmapRaw,
     owners: usize,
     frontends: usize,
+    /// Of each frontend.
+    seats: usize,
 }
 
 /// Memory that is not a scoreboard of this server.
@@ -48,32 +52,48 @@ pub enum ScoreboardError {
 }
 
 impl Scoreboard {
-    /// A new one, all zero, and the descriptor to hand to children.
-    pub fn create(owners: usize, frontends: usize) -> Result<(Scoreboard, OwnedFd), ScoreboardError> {
+    /// A new one, all zero, and the descriptor to hand to children. `seats`: how many clients of each frontend
+    /// have a place in it; 0 if nobody asks where they are from.
+    pub fn create(
+        owners: usize,
+        frontends: usize,
+        seats: usize,
+    ) -> Result<(Scoreboard, OwnedFd), ScoreboardError> {
         let fd = memfd_create(c"trellis-scoreboard", MFdFlags::MFD_CLOEXEC).map_err(io::Error::from)?;
         let file = File::from(fd);
-        file.set_len(Self::bytes(owners, frontends))?;
-        let board = Self::map(&file, owners, frontends)?;
+        file.set_len(Self::bytes(owners, frontends, seats))?;
+        let board = Self::map(&file, owners, frontends, seats)?;
         Ok((board, file.into()))
     }
 
     /// The one that came from the supervisor.
-    pub fn open(fd: OwnedFd, owners: usize, frontends: usize) -> Result<Scoreboard, ScoreboardError> {
-        Self::map(&File::from(fd), owners, frontends)
+    pub fn open(
+        fd: OwnedFd,
+        owners: usize,
+        frontends: usize,
+        seats: usize,
+    ) -> Result<Scoreboard, ScoreboardError> {
+        Self::map(&File::from(fd), owners, frontends, seats)
     }
 
-    fn bytes(owners: usize, frontends: usize) -> u64 {
-        ((HEAD_WORDS + RECORD_WORDS * (owners + frontends)) * size_of::<AtomicU64>()) as u64
+    fn bytes(owners: usize, frontends: usize, seats: usize) -> u64 {
+        let words = HEAD_WORDS + RECORD_WORDS * (owners + frontends) + frontends * seats::row_words(seats);
+        (words * size_of::<AtomicU64>()) as u64
     }
 
-    fn map(file: &File, owners: usize, frontends: usize) -> Result<Scoreboard, ScoreboardError> {
-        let expected = Self::bytes(owners, frontends);
+    fn map(
+        file: &File,
+        owners: usize,
+        frontends: usize,
+        seats: usize,
+    ) -> Result<Scoreboard, ScoreboardError> {
+        let expected = Self::bytes(owners, frontends, seats);
         let found = file.metadata()?.len();
         if found != expected {
             return Err(ScoreboardError::Size { found, expected });
         }
         let map = MmapOptions::new().len(expected as usize).map_raw(file)?;
-        Ok(Scoreboard { map, owners, frontends })
+        Ok(Scoreboard { map, owners, frontends, seats })
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -98,6 +118,13 @@ impl Scoreboard {
     pub fn frontend(&self, number: u16) -> Record<'_> {
         assert!(usize::from(number) < self.frontends);
         self.record(self.owners + usize::from(number))
+    }
+
+    /// The places of all clients, for the frontend of this number to write its own.
+    pub fn seats(&self, number: u16) -> Seats<'_> {
+        assert!(usize::from(number) < self.frontends);
+        let records = HEAD_WORDS + (self.owners + self.frontends) * RECORD_WORDS;
+        Seats::new(&self.words()[records..], self.seats, number)
     }
 
     fn records(&self) -> impl Iterator<Item = Record<'_>> {
@@ -182,7 +209,7 @@ mod tests {
 
     #[test]
     fn totals_add_records_and_take_lowest_and_highest() {
-        let (board, _fd) = Scoreboard::create(2, 1).unwrap();
+        let (board, _fd) = Scoreboard::create(2, 1, 0).unwrap();
         board.owner(0).set(Field::CmdPut, 3);
         board.owner(1).set(Field::CmdPut, 4);
         board.frontend(0).add(Field::CmdPut, 5);
@@ -196,7 +223,7 @@ mod tests {
 
     #[test]
     fn cleared_record_keeps_counters_and_loses_gauges() {
-        let (board, _fd) = Scoreboard::create(1, 1).unwrap();
+        let (board, _fd) = Scoreboard::create(1, 1, 0).unwrap();
         board.frontend(0).set(Field::TotalConnections, 8);
         board.frontend(0).set(Field::Connections, 3);
         board.frontend(0).clear_gauges();
@@ -206,7 +233,7 @@ mod tests {
 
     #[test]
     fn time_is_counted_in_the_bucket_whose_bound_it_does_not_exceed() {
-        let (board, _fd) = Scoreboard::create(2, 0).unwrap();
+        let (board, _fd) = Scoreboard::create(2, 0, 0).unwrap();
         let owner = board.owner(0);
         let us = Duration::from_micros;
         for time in [us(0), us(50), us(51), us(10_000_000), us(10_000_001)] {
@@ -224,14 +251,16 @@ mod tests {
 
     #[test]
     fn scoreboard_opened_by_another_shape_is_refused() {
-        let (_board, fd) = Scoreboard::create(2, 1).unwrap();
-        assert!(matches!(Scoreboard::open(fd, 2, 2), Err(ScoreboardError::Size { .. })));
+        let (_board, fd) = Scoreboard::create(2, 1, 0).unwrap();
+        let again = fd.try_clone().unwrap();
+        assert!(matches!(Scoreboard::open(fd, 2, 2, 0), Err(ScoreboardError::Size { .. })));
+        assert!(matches!(Scoreboard::open(again, 2, 1, 1), Err(ScoreboardError::Size { .. })));
     }
 
     #[test]
     fn value_written_through_one_mapping_is_seen_through_the_other() {
-        let (board, fd) = Scoreboard::create(1, 1).unwrap();
-        let other = Scoreboard::open(fd, 1, 1).unwrap();
+        let (board, fd) = Scoreboard::create(1, 1, 0).unwrap();
+        let other = Scoreboard::open(fd, 1, 1, 0).unwrap();
         board.owner(0).set(Field::Tubes, 5);
         assert_eq!(other.total(Field::Tubes), 5);
     }

@@ -29,7 +29,8 @@ pub fn of(settings: &Settings, frontends: u16) -> Result<ClientLimits, Fatal> {
         ));
     }
     let (idle_s, body_s) = (settings.idle_timeout_s, settings.body_timeout_s);
-    Ok(ClientLimits { connections, unfinished_bytes, idle_s, body_s })
+    let (per_address, refused) = (settings.max_connections_per_address, settings.refuse_commands);
+    Ok(ClientLimits { connections, unfinished_bytes, idle_s, body_s, per_address, refused })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::children::{ChildId, Process};
+use super::children::{Child, ChildId, Process};
 use super::policy::{Event, State};
 use super::{Supervisor, data};
 use crate::error::{Class, Exit, Fatal};
@@ -124,6 +124,9 @@ impl Supervisor {
         // Its last words may still be unread.
         self.attend(id);
         self.record(id).clear_gauges();
+        if let Child { role: Role::Frontend, index, .. } = *self.children.get(id) {
+            self.board.seats(index).clear();
+        }
         let now = self.now();
         let stopping = matches!(self.children.get(id).policy.state(), State::Stopping { .. });
         let child = self.children.get_mut(id);

@@ -47,11 +47,13 @@ const COMMANDS: [(&str, Field); 22] = [
 ];
 
 /// What clients may run into.
-const CLIENT_LIMITS: [(&str, Field); 4] = [
+const CLIENT_LIMITS: [(&str, Field); 6] = [
     ("connections", Field::AcceptPauses),
     ("unfinished-bytes", Field::RefusedBodies),
     ("idle-timeout", Field::IdleClients),
     ("body-timeout", Field::LateBodies),
+    ("connections-per-address", Field::RefusedAddresses),
+    ("refuse-commands", Field::RefusedCommands),
 ];
 
 /// The highest totals that were told so far. The board's may fall for a moment: what all owners were asked

@@ -142,7 +142,7 @@ impl Supervisor {
         spawner: Spawner,
     ) -> Result<Self, Fatal> {
         let owners = topology.slots as u16;
-        let (board, board_fd) = Scoreboard::create(owners.into(), frontends.into())
+        let (board, board_fd) = Scoreboard::create(owners.into(), frontends.into(), clients.seats(frontends))
             .map_err(|e| Fatal::temporary("shared memory", e))?;
         Ok(Supervisor {
             fingerprint: topology.fingerprint().to_string(),

@@ -90,3 +90,49 @@ fn owner_that_dies_while_all_descriptors_are_taken_gets_its_links_again() {
     }
     assert_eq!(server.frontend(0), frontend, "it is the same process");
 }
+
+/// Comes to the frontend of this number, there being two, and is sent away.
+fn sent_away(server: &Server, number: u16) {
+    let other = server.frontend(1 - number);
+    other.stop();
+    server.connect("too many").expect_end();
+    other.go_on();
+}
+
+/// Gets in as soon as there is room.
+fn let_in(server: &Server) -> Client {
+    wait_for("a place", DEADLINE, || {
+        let mut client = server.connect("let in");
+        client.try_call("list-tube-used\r\n").map(|_| client)
+    })
+}
+
+/// Over all frontends, whoever accepts.
+#[test]
+fn address_has_no_more_connections_than_it_may() {
+    let server = server(2, &["--max-connections-per-address=3"]);
+    let mut clients: Vec<Client> = [0, 0, 1].map(|number| server.connect_through(number, "in")).into();
+    [0, 1].into_iter().for_each(|number| sent_away(&server, number));
+    clients.iter_mut().for_each(|client| _ = put(client, "x"));
+    // Those that were sent away left no trace.
+    let stats = clients[0].stats("stats");
+    assert_eq!((stats.number("current-connections"), stats.number("total-connections")), (3, 3));
+    clients.pop();
+    let last = let_in(&server);
+    sent_away(&server, 0);
+    // What the clients of a frontend held that is dead is free again.
+    server.replace(server.frontend(0));
+    drop(last);
+    let _others = [(); 3].map(|()| let_in(&server));
+    sent_away(&server, 1);
+    assert!(clients.iter_mut().all(|client| client.try_call("stats\r\n").is_none()), "they were the first's");
+}
+
+#[test]
+fn clients_of_a_unix_socket_have_no_address() {
+    let place = crate::support::TempDir::new("socket");
+    let setup = Setup::new(Binary::Trellis).listen_unix(&place.join("s")).frontends(2);
+    let server = setup.flags(&["--max-connections-per-address=1"]).start();
+    let mut clients: Vec<Client> = (0..3).map(|n| served(&server, &n.to_string())).collect();
+    clients.iter_mut().for_each(|client| _ = put(client, "x"));
+}

@@ -4,7 +4,7 @@
 //! `races` starts two servers on one directory; `flow` floods and stalls; `cancel` lets the end of a wait meet the
 //! job that it waited for; `hostile` is the clients nobody wants; `descriptors` runs out of them; `crowds` brings more
 //! clients than are allowed; `bodies` does not end them; `idle` is clients that say
-//! nothing; `memory` gives back what a burst took.
+//! nothing; `refused` are commands that are not wanted; `memory` gives back what a burst took.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -21,5 +21,6 @@ mod jobs;
 mod memory;
 mod owner;
 mod races;
+mod refused;
 mod supervisor;
 mod unavailable;
