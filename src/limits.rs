@@ -49,6 +49,10 @@ pub const WAL_FINDINGS: usize = 1000;
 /// Of them, those that an owner logs when it refuses to start: a screenful. `trellis wal check` shows all.
 pub const WAL_FINDINGS_LOGGED: usize = 20;
 
+/// What the tools on directories keep of records and jobs while they sort them, in bytes; the rest goes to a
+/// temporary file. Some hundred thousand jobs need no file, and sorting is fast with more than a few runs.
+pub const SORT_BYTES: usize = 32 << 20;
+
 /// Ids that a slot reserves ahead on disk, times the slots: a million puts for one small write and sync. A
 /// power failure may skip that many ids, and there are some billion blocks of them.
 pub const ID_BLOCK: u64 = 1_000_000;

@@ -253,6 +253,7 @@ fn limits_of_operations_are_those_of_the_program() {
         KILL_STALLED_MS_MAX,
         LINK_LOSS.as_millis,
         ID_BLOCK,
+        SORT_BYTES,
         WAL_FINDINGS_LOGGED,
     ];
     let text = read("doc/operations.md");

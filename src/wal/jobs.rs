@@ -1,4 +1,7 @@
-//! The jobs that replay leaves, without their bodies, in the order in which the core would have them.
+//! What records mean for their job, and a table of the jobs that replay leaves, without their bodies.
+//!
+//! `objection` and `follow` say what a record means; whoever reads logs keeps the jobs as it likes: this table
+//! in memory, `sorted` on disk.
 //!
 //! The core keeps a list while it replays: a job enters it at the end with its first record and keeps its
 //! place whatever follows, until a deletion takes it out. The order decides nothing but which of the buried
@@ -7,7 +10,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::format::{Jobrec, State, Version};
+use super::finding::Cause;
+use super::format::{Jobrec, State, TubeName, Version};
+use super::reader::{Record, RecordKind};
 
 /// A live job and where its body is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +42,82 @@ impl Job {
     }
 
     /// Takes over a later record's fields.
-    pub(super) fn update(&mut self, jobrec: Jobrec) {
+    fn update(&mut self, jobrec: Jobrec) {
         assert_eq!((jobrec.id, jobrec.body_size), (self.jobrec.id, self.jobrec.body_size));
         self.jobrec = alive(jobrec);
+    }
+}
+
+/// What a whole record says of its job.
+pub(super) struct Event {
+    pub jobrec: Jobrec,
+    /// None in a short record.
+    pub full: Option<Full>,
+}
+
+/// What a full record alone has.
+pub(super) struct Full {
+    pub tube: Arc<[u8]>,
+    pub file: u32,
+    pub body_offset: u64,
+}
+
+/// Why a record can't follow upon what was read of its job before, if so. `can_be_cut` tells whether a crash can
+/// have cut the record inside its job record; it is asked about deletions only.
+pub(super) fn objection<E>(
+    job: Option<&Job>,
+    event: &Event,
+    can_be_cut: impl FnOnce() -> Result<bool, E>,
+) -> Result<Option<Cause>, E> {
+    let Some(job) = job else { return Ok(None) };
+    let contradiction = contradiction(job, event);
+    let deletion = event.jobrec.state == State::Invalid;
+    let doubtful = deletion && (contradiction.is_some() || fewer_events(job, event));
+    if doubtful && can_be_cut()? {
+        return Ok(Some(Cause::JobrecCut));
+    }
+    Ok(contradiction)
+}
+
+/// What never changes in a job's life, but does from its earlier records to this one.
+pub(super) fn contradiction(job: &Job, event: &Event) -> Option<Cause> {
+    let (id, was, now) = (job.id(), job.body_bytes(), event.jobrec.body_size as u32);
+    if now != was {
+        return Some(Cause::SizeChanged { id, was, now });
+    }
+    match &event.full {
+        Some(full) if full.tube != job.tube => {
+            let name = |tube| TubeName::new(tube).expect("a name from a record is legal").to_string().into();
+            Some(Cause::TubeChanged { id, was: name(&job.tube), now: name(&full.tube) })
+        }
+        _ if event.jobrec.created_at != job.jobrec.created_at => Some(Cause::IdReused(id)),
+        _ => None,
+    }
+}
+
+/// Counts that go down: in no record of a live job, and in one that was cut before its counts.
+fn fewer_events(job: &Job, event: &Event) -> bool {
+    let counts = |r: &Jobrec| [r.reserves, r.timeouts, r.releases, r.buries, r.kicks];
+    counts(&event.jobrec).iter().zip(counts(&job.jobrec)).any(|(now, was)| *now < was)
+}
+
+/// The job behind a record to which there is no objection; none if there is none any more.
+pub(super) fn follow(job: Option<Job>, event: Event) -> Option<Job> {
+    let Event { jobrec, full } = event;
+    match (job, full) {
+        (_, None) if jobrec.state == State::Invalid => None,
+        // Its full record was in a file that is gone, so it was deleted or written anew.
+        (None, None) => None,
+        (None, Some(Full { tube, file, body_offset })) => {
+            Some(Job { tube, jobrec: alive(jobrec), file, body_offset })
+        }
+        (Some(mut job), full) => {
+            job.update(jobrec);
+            if let Some(full) = full {
+                (job.file, job.body_offset) = (full.file, full.body_offset);
+            }
+            Some(job)
+        }
     }
 }
 
@@ -79,22 +157,37 @@ impl JobTable {
         self.jobs.iter().flatten()
     }
 
-    pub(super) fn job_mut(&mut self, id: u64) -> Option<&mut Job> {
-        self.jobs[*self.places.get(&id)? as usize].as_mut()
-    }
-
-    /// A job that is not in the table.
-    pub(super) fn insert(&mut self, tube: &[u8], jobrec: Jobrec, file: u32, body_offset: u64) {
-        let tube = self.tube(tube);
-        let place = u32::try_from(self.jobs.len()).expect("memory is short of four billion jobs");
-        self.jobs.push(Some(Job { tube, jobrec: alive(jobrec), file, body_offset }));
-        let before = self.places.insert(jobrec.id, place);
-        assert!(before.is_none(), "job {} is in the table", jobrec.id);
+    /// Takes the job of a record through it.
+    pub(super) fn apply(&mut self, event: Event) {
+        let id = event.jobrec.id;
+        match self.places.get(&id).copied() {
+            None => {
+                if let Some(job) = follow(None, event) {
+                    let place = u32::try_from(self.jobs.len()).expect("memory is short of four billion jobs");
+                    self.places.insert(id, place);
+                    self.jobs.push(Some(job));
+                }
+            }
+            Some(place) => {
+                let job = self.jobs[place as usize].take();
+                match follow(job, event) {
+                    None => self.leave(id),
+                    job => self.jobs[place as usize] = job,
+                }
+            }
+        }
     }
 
     pub(super) fn remove(&mut self, id: u64) {
-        let Some(place) = self.places.remove(&id) else { return };
-        self.jobs[place as usize] = None;
+        if let Some(place) = self.places.get(&id) {
+            self.jobs[*place as usize] = None;
+            self.leave(id);
+        }
+    }
+
+    /// The job of this id has just left its place.
+    fn leave(&mut self, id: u64) {
+        self.places.remove(&id);
         self.gaps += 1;
         // Closing gaps when they are the half keeps the cost linear and memory with the living.
         if self.gaps > 1024 && self.gaps > self.jobs.len() / 2 {
@@ -104,6 +197,17 @@ impl JobTable {
                 self.places.insert(job.id(), place as u32);
             }
         }
+    }
+
+    /// A record's event, with the tube's name as all jobs of the tube have it.
+    pub(super) fn event(&mut self, file: u32, record: &Record) -> Event {
+        let full = match &record.kind {
+            RecordKind::Full { tube, body } => {
+                Some(Full { tube: self.tube(tube.as_bytes()), file, body_offset: body.start })
+            }
+            RecordKind::Short => None,
+        };
+        Event { jobrec: record.jobrec, full }
     }
 
     fn tube(&mut self, name: &[u8]) -> Arc<[u8]> {
@@ -136,18 +240,23 @@ mod tests {
         Jobrec { id, body_size: 5, ..Jobrec::decode(Version::V7, &bytes).unwrap() }
     }
 
+    fn put(table: &mut JobTable, tube: &[u8], id: u64, body_offset: u64) {
+        let full = Full { tube: table.tube(tube), file: 1, body_offset };
+        table.apply(Event { jobrec: jobrec(id), full: Some(full) });
+    }
+
     #[test]
     fn job_keeps_its_place_until_it_is_removed() {
         let mut table = JobTable::default();
         for id in [3, 1, 2] {
-            table.insert(b"t", jobrec(id), 1, 0);
+            put(&mut table, b"t", id, 0);
         }
         let order = |table: &JobTable| table.iter().map(|job| job.id()).collect::<Vec<_>>();
-        table.job_mut(3).unwrap().update(Jobrec { state: State::Reserved, ..jobrec(3) });
+        table.apply(Event { jobrec: Jobrec { state: State::Reserved, ..jobrec(3) }, full: None });
         assert_eq!(order(&table), [3, 1, 2]);
         assert_eq!(table.job(3).unwrap().jobrec.state, State::Ready);
-        table.remove(3);
-        table.insert(b"t", jobrec(3), 1, 0);
+        table.apply(Event { jobrec: Jobrec { state: State::Invalid, ..jobrec(3) }, full: None });
+        put(&mut table, b"t", 3, 0);
         assert_eq!(order(&table), [1, 2, 3]);
         assert_eq!(table.record_bytes(), 3 * (4 + 1 + 80 + 5));
     }
@@ -156,7 +265,7 @@ mod tests {
     fn tube_names_do_not_pile_up() {
         let mut table = JobTable::default();
         for id in 1..10_000 {
-            table.insert(format!("t{id}").as_bytes(), jobrec(id), 1, 0);
+            put(&mut table, format!("t{id}").as_bytes(), id, 0);
             table.remove(id);
         }
         assert!(table.tubes.len() <= 128, "{} names", table.tubes.len());
@@ -167,7 +276,7 @@ mod tests {
     fn order_survives_the_closing_of_gaps() {
         let mut table = JobTable::default();
         for id in 1..=5000 {
-            table.insert(b"t", jobrec(id), 1, id);
+            put(&mut table, b"t", id, id);
         }
         for id in (1..=5000).filter(|id| id % 5 != 0) {
             table.remove(id);

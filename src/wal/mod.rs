@@ -4,16 +4,20 @@
 //! files), and by everything that looks at logs offline. Reads both versions of the format, 7 and 5.
 //!
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
-//! (the records of one file), `finding` (what can be wrong), `jobs` (what replay leaves), `scan` (a whole
-//! directory), `bodies`, `salvage` (a damaged directory). Three parts write: `mend` makes a directory that a
-//! crash left fit for the core, `ids` keeps the ids that were used up, `writer` makes new logs.
+//! (the records of one file), `finding` (what can be wrong), `jobs` (what a record means, and a table of what
+//! replay leaves), `scan` (a whole directory), `sorted` (the same for any number of jobs, by `sorter` and its
+//! `entries`), `bodies`, `salvage` (a damaged directory). Three parts write: `mend`
+//! makes a directory that a crash left fit for the core, `ids` keeps the ids that were used up, `writer` makes
+//! new logs.
 //!
-//! Architecture invariant: nothing else opens a file for writing, and no number from a log is believed
-//! before it is bounded. Memory follows the number of live jobs, never the size of bodies or files.
+//! Architecture invariant: nothing else opens a file for writing, but for the nameless ones of `sorter`; and no
+//! number from a log is believed before it is bounded. Memory never follows the size of bodies or files. That of
+//! `scan` and `salvage` follows the number of live jobs, that of `sorted` the number of tubes and files only.
 
 mod bodies;
 #[cfg(test)]
 mod builder;
+mod entries;
 mod finding;
 pub mod format;
 pub mod ids;
@@ -22,6 +26,8 @@ mod mend;
 mod reader;
 mod salvage;
 mod scan;
+mod sorted;
+mod sorter;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -34,6 +40,10 @@ pub use jobs::{Job, JobTable};
 pub use mend::{Mended, mend};
 pub use reader::{Next, Opened, Reader, Record, RecordKind, Stop};
 pub use salvage::{Loss, Salvage, salvage};
-pub use scan::{FileReport, IdFits, Policy, Replay, Scan, SlotOf, log_bytes, log_name, scan, scan_watched};
+pub use scan::{
+    FileReport, IdFits, Policy, Replay, ReplayError, Scan, SlotOf, log_bytes, log_name, scan, scan_records,
+    scan_watched,
+};
+pub use sorted::{JobSorter, JobStream, SortedJobs, Tally};
 pub use source::{FileSource, Source};
 pub use writer::LogWriter;

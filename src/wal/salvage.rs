@@ -7,10 +7,10 @@ use std::io;
 use std::path::Path;
 
 use super::finding::{Cause, WalError};
-use super::format::{State, VERSION_BYTES, Version};
-use super::jobs::JobTable;
+use super::format::{VERSION_BYTES, Version};
+use super::jobs::{Event, JobTable, contradiction};
 use super::reader::{Next, Opened, Reader, Record, RecordKind};
-use super::scan::{Policy, contradiction, log_name, log_names, log_number};
+use super::scan::{Policy, log_name, log_names, log_number};
 use super::source::{FileSource, Source};
 
 /// Bytes between whole records that are none, and why the first of them is none.
@@ -94,29 +94,15 @@ impl Salvage {
     fn apply(&mut self, file: u32, record: &Record) {
         let id = record.jobrec.id;
         self.max_id = self.max_id.max(id);
-        let contradicts = self.jobs.job(id).is_some_and(|job| contradiction(job, record).is_some());
-        match &record.kind {
-            RecordKind::Full { tube, body } => {
-                if contradicts {
-                    self.jobs.remove(id);
-                }
-                match self.jobs.job_mut(id) {
-                    None => self.jobs.insert(tube.as_bytes(), record.jobrec, file, body.start),
-                    Some(job) => {
-                        job.update(record.jobrec);
-                        (job.file, job.body_offset) = (file, body.start);
-                    }
-                }
+        let event = self.jobs.event(file, record);
+        if self.jobs.job(id).is_some_and(|job| contradiction(job, &event).is_some()) {
+            if event.full.is_none() {
+                // Of a job that is lost.
+                return;
             }
-            // Of a job that is lost.
-            RecordKind::Short if contradicts => {}
-            RecordKind::Short if record.jobrec.state == State::Invalid => self.jobs.remove(id),
-            RecordKind::Short => {
-                if let Some(job) = self.jobs.job_mut(id) {
-                    job.update(record.jobrec);
-                }
-            }
+            self.jobs.remove(id);
         }
+        self.jobs.apply(event);
     }
 
     fn send_foreign_away(&mut self, policy: Policy<'_>) {
@@ -136,7 +122,8 @@ fn is_credible(jobs: &JobTable, record: &Record) -> bool {
     match record.kind {
         RecordKind::Full { .. } => true,
         RecordKind::Short => {
-            jobs.job(record.jobrec.id).is_some_and(|job| contradiction(job, record).is_none())
+            let event = Event { jobrec: record.jobrec, full: None };
+            jobs.job(event.jobrec.id).is_some_and(|job| contradiction(job, &event).is_none())
         }
     }
 }

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::finding::{Cause, Finding, Verdict, WalError};
-use super::format::{State, TubeName, Version};
-use super::jobs::{Job, JobTable};
+use super::format::Version;
+use super::jobs::{Job, JobTable, objection};
 use super::reader::{Next, Opened, Reader, Record, RecordKind, Stop};
 use super::source::{FileSource, Source};
 use crate::limits;
@@ -47,7 +47,7 @@ pub struct FileReport {
 }
 
 /// What a scan saw of all.
-pub struct Scan {
+pub struct Scan<J = JobTable> {
     /// By number.
     pub files: Vec<FileReport>,
     /// By file and offset.
@@ -56,10 +56,11 @@ pub struct Scan {
     pub findings_left_off: u64,
     /// The highest id in any record, of live and of deleted jobs; 0 without records.
     pub max_id: u64,
-    pub jobs: JobTable,
+    /// As they are kept.
+    pub jobs: J,
 }
 
-impl Scan {
+impl<J> Scan<J> {
     pub fn verdict(&self) -> Verdict {
         let torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         if self.findings.is_empty() {
@@ -85,10 +86,61 @@ impl Scan {
     pub fn unwritten_head(&self) -> impl Iterator<Item = u32> {
         self.files.iter().take_while(|file| file.version.is_none()).map(|file| file.number)
     }
+}
 
+impl Scan {
     /// Shows every live job in replay order.
     pub fn visit(&self, mut visitor: impl FnMut(&Job)) {
         self.jobs.iter().for_each(&mut visitor);
+    }
+}
+
+/// Where a replay keeps what it reads.
+pub(super) trait Keeper {
+    /// The next whole record; its file is read no further if the answer is a cause: it contradicts what came
+    /// before.
+    fn take(
+        &mut self,
+        file: u32,
+        record: &Record,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Cause>, ReplayError>;
+}
+
+impl Keeper for JobTable {
+    fn take(
+        &mut self,
+        file: u32,
+        record: &Record,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Cause>, ReplayError> {
+        let event = self.event(file, record);
+        let cause = objection(self.job(record.jobrec.id), &event, || reader.jobrec_can_be_cut(record))?;
+        if cause.is_none() {
+            self.apply(event);
+        }
+        Ok(cause)
+    }
+}
+
+impl Keeper for () {
+    fn take(&mut self, _: u32, _: &Record, _: &mut Reader<'_>) -> Result<Option<Cause>, ReplayError> {
+        Ok(None)
+    }
+}
+
+/// Why a replay can't go on.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// The file that is read.
+    Read(io::Error),
+    /// Where the records go.
+    Keep(WalError),
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(error: io::Error) -> ReplayError {
+        ReplayError::Read(error)
     }
 }
 
@@ -108,6 +160,21 @@ pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
 
 /// The same; `watch` is told, now and then, how many more bytes were read.
 pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Result<Scan, WalError> {
+    scan_keeping(dir, policy, watch, JobTable::default())
+}
+
+/// Reads them without following any job: so records that contradict each other are not found.
+pub fn scan_records(dir: &Path, policy: Policy<'_>) -> Result<Scan<()>, WalError> {
+    scan_keeping(dir, policy, &|_| {}, ())
+}
+
+/// The same as `scan`; the records go to the keeper.
+pub(super) fn scan_keeping<K: Keeper>(
+    dir: &Path,
+    policy: Policy<'_>,
+    watch: &dyn Fn(u64),
+    keeper: K,
+) -> Result<Scan<K>, WalError> {
     let mut odd = Vec::new();
     let mut numbers = Vec::new();
     for name in log_names(dir)? {
@@ -117,7 +184,7 @@ pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Resu
         }
     }
     numbers.sort_unstable();
-    let mut replay = Replay::new(policy);
+    let mut replay = Replay::keeping(policy, keeper);
     replay.watch = watch;
     for number in numbers {
         let path = dir.join(log_name(number));
@@ -128,7 +195,10 @@ pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Resu
             continue;
         }
         let source = FileSource::open(&path).map_err(|error| WalError::new(&path, "opening it", error))?;
-        replay.file(number, &source).map_err(|error| WalError::new(&path, "reading it", error))?;
+        replay.file(number, &source).map_err(|error| match error {
+            ReplayError::Read(error) => WalError::new(&path, "reading it", error),
+            ReplayError::Keep(error) => error,
+        })?;
     }
     let mut scan = replay.finish();
     odd.append(&mut scan.findings);
@@ -137,7 +207,7 @@ pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Resu
 }
 
 /// Replay, file by file.
-pub struct Replay<'p> {
+pub struct Replay<'p, K = JobTable> {
     policy: Policy<'p>,
     watch: &'p dyn Fn(u64),
     files: Vec<FileReport>,
@@ -147,11 +217,18 @@ pub struct Replay<'p> {
     foreign_left_off: u64,
     gaps: Vec<Finding>,
     max_id: u64,
-    jobs: JobTable,
+    jobs: K,
 }
 
 impl<'p> Replay<'p> {
     pub fn new(policy: Policy<'p>) -> Replay<'p> {
+        Replay::keeping(policy, JobTable::default())
+    }
+}
+
+#[allow(private_bounds, reason = "other keepers are this module's own")]
+impl<'p, K: Keeper> Replay<'p, K> {
+    pub(super) fn keeping(policy: Policy<'p>, keeper: K) -> Replay<'p, K> {
         Replay {
             policy,
             watch: &|_| {},
@@ -161,12 +238,12 @@ impl<'p> Replay<'p> {
             foreign_left_off: 0,
             gaps: Vec::new(),
             max_id: 0,
-            jobs: JobTable::default(),
+            jobs: keeper,
         }
     }
 
     /// The next file. Panics unless its number is above those before.
-    pub fn file(&mut self, number: u32, source: &dyn Source) -> io::Result<()> {
+    pub fn file(&mut self, number: u32, source: &dyn Source) -> Result<(), ReplayError> {
         if let Some(last) = self.files.last() {
             assert!(number > last.number, "files are read in the order of their numbers");
             if number > last.number + 1 {
@@ -185,7 +262,7 @@ impl<'p> Replay<'p> {
         Ok(())
     }
 
-    pub fn finish(self) -> Scan {
+    pub fn finish(self) -> Scan<K> {
         // The last file that anything was written to, whole or not.
         let written = self.files.iter().filter(|file| file.records > 0).map(|file| file.number);
         let last = written.chain(self.stops.iter().map(|(number, _)| *number)).max();
@@ -214,7 +291,7 @@ impl<'p> Replay<'p> {
     }
 
     /// All records of a file; the stop, if it has one.
-    fn records(&mut self, number: u32, mut reader: Reader<'_>) -> io::Result<Option<Stop>> {
+    fn records(&mut self, number: u32, mut reader: Reader<'_>) -> Result<Option<Stop>, ReplayError> {
         let mut records = 0;
         let mut told = reader.position();
         let (stop, end) = loop {
@@ -241,37 +318,17 @@ impl<'p> Replay<'p> {
     }
 
     /// One whole record. The cause, if it contradicts what came before.
-    fn apply(&mut self, file: u32, record: &Record, reader: &mut Reader<'_>) -> io::Result<Option<Cause>> {
-        let id = record.jobrec.id;
-        if let Some(job) = self.jobs.job(id) {
-            let contradiction = contradiction(job, record);
-            let deletion = record.jobrec.state == State::Invalid;
-            let doubtful = deletion && (contradiction.is_some() || fewer_events(job, record));
-            if doubtful && reader.jobrec_can_be_cut(record)? {
-                return Ok(Some(Cause::JobrecCut));
-            }
-            if contradiction.is_some() {
-                return Ok(contradiction);
-            }
+    fn apply(
+        &mut self,
+        file: u32,
+        record: &Record,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Cause>, ReplayError> {
+        if let Some(cause) = self.jobs.take(file, record, reader)? {
+            return Ok(Some(cause));
         }
-        self.max_id = self.max_id.max(id);
+        self.max_id = self.max_id.max(record.jobrec.id);
         self.judge_place(file, record);
-        match &record.kind {
-            RecordKind::Full { tube, body } => match self.jobs.job_mut(id) {
-                None => self.jobs.insert(tube.as_bytes(), record.jobrec, file, body.start),
-                Some(job) => {
-                    job.update(record.jobrec);
-                    (job.file, job.body_offset) = (file, body.start);
-                }
-            },
-            RecordKind::Short if record.jobrec.state == State::Invalid => self.jobs.remove(id),
-            // Without a job: its full record was in a file that is gone, so it was deleted or written anew.
-            RecordKind::Short => {
-                if let Some(job) = self.jobs.job_mut(id) {
-                    job.update(record.jobrec);
-                }
-            }
-        }
         Ok(None)
     }
 
@@ -297,29 +354,6 @@ impl<'p> Replay<'p> {
             self.foreign_left_off += 1;
         }
     }
-}
-
-/// What never changes in a job's life, but does from its earlier records to this one.
-pub(super) fn contradiction(job: &Job, record: &Record) -> Option<Cause> {
-    let id = job.id();
-    if record.body_bytes() != job.body_bytes() {
-        return Some(Cause::SizeChanged { id, was: job.body_bytes(), now: record.body_bytes() });
-    }
-    match &record.kind {
-        RecordKind::Full { tube, .. } if tube.as_bytes() != &*job.tube => {
-            let was = TubeName::new(&job.tube).expect("a name from a record is legal");
-            let [was, now] = [was, *tube].map(|name| name.to_string().into());
-            Some(Cause::TubeChanged { id, was, now })
-        }
-        _ if record.jobrec.created_at != job.jobrec.created_at => Some(Cause::IdReused(id)),
-        _ => None,
-    }
-}
-
-/// Counts that go down: in no record of a live job, and in one that was cut before its counts.
-fn fewer_events(job: &Job, record: &Record) -> bool {
-    let counts = |r: &super::Jobrec| [r.reserves, r.timeouts, r.releases, r.buries, r.kicks];
-    counts(&record.jobrec).iter().zip(counts(&job.jobrec)).any(|(now, was)| *now < was)
 }
 
 /// The bytes of all logs in a directory: what a scan of it will read at most.

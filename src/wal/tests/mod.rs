@@ -11,6 +11,7 @@ use crate::scratch::TempDir;
 
 mod bytes;
 mod salvage;
+mod sorted;
 
 /// Bytes of the fixed part in front of a version 7 job record in a short record.
 const SHORT_JOBREC: usize = 4;
