@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Fatal;
 use crate::topology::{self, Asked, Decision, IDENTITY_FILE, Layout, Topology, decide, slot_dir_name};
-use crate::wal::{Policy, Salvage, Scan, log_bytes, salvage, scan_watched};
+use crate::wal::{JobSorter, Policy, Salvage, Scan, Tally, log_bytes, salvage, scan_records, scan_watched};
 
 /// A data directory, or one slot's directory of it.
 pub struct DataDir {
@@ -81,6 +81,22 @@ impl DataDir {
     /// Reads the logs of one slot as its owner would before it opens them.
     pub fn scan(&self, log: &LogDir, watch: &dyn Fn(u64)) -> Result<Scan, Fatal> {
         self.with_policy(log, |policy| scan_watched(&log.path, policy, watch).map_err(Fatal::from))
+    }
+
+    /// The same, but for the jobs, which go to the sorter: memory does not follow their number.
+    pub fn sort(
+        &self,
+        number: usize,
+        jobs: &mut JobSorter,
+        watch: &dyn Fn(u64),
+    ) -> Result<Scan<Tally>, Fatal> {
+        let log = &self.logs[number];
+        self.with_policy(log, |policy| jobs.read(number, &log.path, policy, watch).map_err(Fatal::from))
+    }
+
+    /// The same without looking at what records say of jobs.
+    pub fn scan_records(&self, log: &LogDir) -> Result<Scan<()>, Fatal> {
+        self.with_policy(log, |policy| scan_records(&log.path, policy).map_err(Fatal::from))
     }
 
     /// Reads what is whole in the logs of one slot.

@@ -2,12 +2,12 @@
 //!
 //! Offline. The source is read only, and locked while it is. The target is made beside its final name,
 //! compared job by job with the source (`verify`), and appears by one rename: whatever stops this, the source
-//! is as it was and there is no half target. Memory follows the number of live jobs, not their bodies.
+//! is as it was and there is no half target. Memory follows the number of tubes, slots and files, not of jobs: these
+//! are sorted in temporary files, which are in the unfinished target as well, where room is needed anyway.
 //!
 //! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below
 //! which id that is so. A flat target is exactly a single-process server's directory.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -20,11 +20,11 @@ use super::copy::{beside, give_to_owner_of, make_dir_like, sync_dir};
 use super::hold::{Hold, Look};
 use super::progress::Progress;
 use super::verify::verify;
-use super::{DataDir, io_fatal};
+use super::{DataDir, LogDir, io_fatal};
 use crate::error::{Exit, Fatal};
 use crate::limits;
 use crate::topology::{self, IDENTITY_FILE, Layout, Topology, slot_dir_name};
-use crate::wal::{Bodies, LogWriter, Scan, Verdict, ids};
+use crate::wal::{Bodies, JobSorter, LogWriter, Scan, SortedJobs, Tally, Verdict, ids};
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,11 +52,26 @@ pub struct Outcome {
 }
 
 /// The source, read.
-pub(super) struct Source {
-    pub data: DataDir,
-    pub scans: Vec<Scan>,
-    /// The target's slot of each job of each scan, in its order.
-    pub slots: Vec<Vec<u16>>,
+pub(super) struct Source<'a> {
+    pub data: &'a DataDir,
+    pub scans: Vec<Scan<Tally>>,
+    /// Of all logs.
+    pub jobs: SortedJobs,
+}
+
+impl Source<'_> {
+    pub fn job_count(&self) -> u64 {
+        self.scans.iter().map(|scan| scan.jobs.jobs()).sum()
+    }
+}
+
+/// What the target is to be.
+pub(super) struct Target {
+    pub topology: Topology,
+    /// Ids up to this one are used up.
+    pub last_id: u64,
+    /// A record in its first log says so.
+    pub told_by_record: bool,
 }
 
 pub fn migrate(plan: &Plan) -> Result<Outcome, Fatal> {
@@ -65,31 +80,34 @@ pub fn migrate(plan: &Plan) -> Result<Outcome, Fatal> {
     let data = source_dir(&plan.from)?;
     let _hold = Hold::to_read(&data)?;
     let look = Look::take(&data)?;
-    let mut source = read(data)?;
-    let last_id = last_id(&source)?;
-    let topology = topology_of(plan, last_id)?;
-    source.slots = source.scans.iter().map(|scan| slots_of(scan, &topology)).collect();
-
     let partial = beside(&plan.to, &format!("{PARTIAL}{}", std::process::id()));
     let build = || {
         make_dir_like(&partial, &model).map_err(|error| io_fatal(&partial, "making it", error))?;
-        write(plan, &source, &topology, last_id, &partial)?;
-        verify(&source, &partial, &topology)?;
-        look.unchanged(&source.data)?;
-        appear(&partial, &plan.to)
+        let source = read(&data, &partial)?;
+        let target = target_of(plan, &source)?;
+        let jobs = write(plan, &source, &target, &partial)?;
+        verify(&source, &partial, &target)?;
+        look.unchanged(&data)?;
+        appear(&partial, &plan.to)?;
+        Ok(Outcome {
+            to: plan.to.clone(),
+            jobs,
+            last_id: target.last_id,
+            left_out: torn(&source),
+            took: begun.elapsed(),
+        })
     };
-    if let Err(fatal) = build() {
+    build().inspect_err(|_| {
         let _ = fs::remove_dir_all(&partial);
-        return Err(fatal);
-    }
-    let mut jobs = vec![0; topology.slots as usize];
-    source.slots.iter().flatten().for_each(|&slot| jobs[usize::from(slot)] += 1);
-    let torn = |scan: &Scan, dir: &Path| -> Vec<String> {
-        scan.findings.iter().map(|finding| format!("{}/{finding}", dir.display())).collect()
-    };
+    })
+}
+
+fn torn(source: &Source) -> Vec<String> {
     let logs = source.scans.iter().zip(&source.data.logs);
-    let left_out = logs.flat_map(|(scan, log)| torn(scan, &log.path)).collect();
-    Ok(Outcome { to: plan.to.clone(), jobs, last_id, left_out, took: begun.elapsed() })
+    let torn = |(scan, log): (&Scan<Tally>, &LogDir)| -> Vec<String> {
+        scan.findings.iter().map(|finding| format!("{}/{finding}", log.path.display())).collect()
+    };
+    logs.flat_map(torn).collect()
 }
 
 /// What stands behind the target's name while it is made; the process's number follows.
@@ -108,13 +126,20 @@ impl Outcome {
             }
         }
         let (to, jobs, id) = (self.to.display(), self.jobs.iter().sum::<u64>(), self.last_id);
-        let memory = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
-            .map_or(0, |usage| usage.max_rss() / 1024);
+        let memory = peak_memory_mib().map_or(String::new(), |mib| format!(" and {mib} MiB of memory"));
         let took = self.took.as_secs_f64();
         line(&format!("{to}: {jobs} jobs, compared with the source; ids go on above {id}"));
-        line(&format!("took {took:.1} s and {memory} MiB of memory"));
+        line(&format!("took {took:.1} s{memory}"));
         text
     }
+}
+
+/// The most that this process has had in memory. (What the system counts for `getrusage` begins with the memory of
+/// whoever started it.)
+fn peak_memory_mib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(peak.trim().strip_suffix(" kB")?.parse::<u64>().ok()? / 1024)
 }
 
 /// Returns what the target's directory is to look like: the source's.
@@ -166,29 +191,47 @@ fn source_dir(from: &Path) -> Result<DataDir, Fatal> {
     Ok(data)
 }
 
-fn read(data: DataDir) -> Result<Source, Fatal> {
+/// Temporary files go to `room`.
+fn read<'a>(data: &'a DataDir, room: &Path) -> Result<Source<'a>, Fatal> {
+    let mut jobs = JobSorter::new(room, data.logs.len());
     let progress = Progress::bytes("reading", data.log_bytes()?);
-    let mut scans: Vec<Scan> = Vec::new();
-    let mut seen = HashSet::new();
-    for log in &data.logs {
-        let scan = data.scan(log, &|bytes| progress.advance(bytes))?;
-        if scan.verdict() == Verdict::Refused {
-            let faults = scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED);
-            let faults: Vec<String> = faults.map(|fault| format!("{}/{fault}", log.path.display())).collect();
-            let way_out =
-                "`trellis wal check` lists all, `trellis wal repair` makes a copy and keeps what is whole";
-            return Err(Fatal::new(Exit::Data, format!("{}\n{way_out}", faults.join("\n"))));
-        }
-        if data.logs.len() > 1 {
-            if let Some(twice) = scan.jobs.iter().find(|job| !seen.insert(job.id())) {
-                let reason = format!("job {} is in another slot as well", twice.id());
-                return Err(Fatal::new(Exit::Data, format!("{}: {reason}", log.path.display())));
-            }
-        }
-        scans.push(scan);
-    }
+    let scans: Result<Vec<Scan<Tally>>, Fatal> =
+        (0..data.logs.len()).map(|number| read_log(data, number, &mut jobs, &progress)).collect();
     drop(progress);
-    Ok(Source { data, scans, slots: Vec::new() })
+    // Before what a later log is refused for.
+    if let Some((number, id)) = jobs.twice()? {
+        let reason = format!("job {id} is in another slot as well");
+        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", data.logs[number].path.display())));
+    }
+    Ok(Source { data, scans: scans?, jobs: jobs.finish()? })
+}
+
+fn read_log(
+    data: &DataDir,
+    number: usize,
+    jobs: &mut JobSorter,
+    progress: &Progress,
+) -> Result<Scan<Tally>, Fatal> {
+    let scan = data.sort(number, jobs, &|bytes| progress.advance(bytes))?;
+    if scan.verdict() == Verdict::Refused {
+        jobs.forget_last();
+        let path = data.logs[number].path.display();
+        let faults = scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED);
+        let faults: Vec<String> = faults.map(|fault| format!("{path}/{fault}")).collect();
+        let way_out =
+            "`trellis wal check` lists all, `trellis wal repair` makes a copy and keeps what is whole";
+        return Err(Fatal::new(Exit::Data, format!("{}\n{way_out}", faults.join("\n"))));
+    }
+    Ok(scan)
+}
+
+fn target_of(plan: &Plan, source: &Source) -> Result<Target, Fatal> {
+    let last_id = last_id(source)?;
+    let topology = topology_of(plan, last_id)?;
+    let highest = source.scans.iter().map(|scan| scan.jobs.highest_id).max().unwrap_or(0);
+    // A single-process server knows of used up ids by its log only.
+    let told_by_record = topology.layout == Layout::Flat && last_id > highest;
+    Ok(Target { topology, last_id, told_by_record })
 }
 
 /// The highest id that the source has handed out, as far as anything there tells.
@@ -214,10 +257,6 @@ fn topology_of(plan: &Plan, last_id: u64) -> Result<Topology, Fatal> {
     Ok(topology)
 }
 
-fn slots_of(scan: &Scan, topology: &Topology) -> Vec<u16> {
-    scan.jobs.iter().map(|job| topology.slot_of(&job.tube)).collect()
-}
-
 /// Where a slot's logs are, below a directory of this topology.
 pub(super) fn log_dir(dir: &Path, topology: &Topology, slot: u16) -> PathBuf {
     match topology.layout {
@@ -226,8 +265,9 @@ pub(super) fn log_dir(dir: &Path, topology: &Topology, slot: u16) -> PathBuf {
     }
 }
 
-/// Makes the whole target, all of it on disk.
-fn write(plan: &Plan, source: &Source, topology: &Topology, last_id: u64, to: &Path) -> Result<(), Fatal> {
+/// Makes the whole target, all of it on disk. Returns the number of jobs of each slot.
+fn write(plan: &Plan, source: &Source, target: &Target, to: &Path) -> Result<Vec<u64>, Fatal> {
+    let Target { topology, last_id, .. } = target;
     if topology.layout == Layout::Slots {
         topology::create(to, topology, &[])?;
     }
@@ -235,27 +275,47 @@ fn write(plan: &Plan, source: &Source, topology: &Topology, last_id: u64, to: &P
     let dirs: Vec<PathBuf> = slots.map(|slot| log_dir(to, topology, slot)).collect();
     let mut writers: Vec<LogWriter> =
         dirs.iter().map(|dir| LogWriter::new(dir, 1, plan.file_bytes)).collect();
-    let highest = source.scans.iter().flat_map(|scan| scan.jobs.iter()).map(|job| job.id()).max();
-    // A single-process server knows of used up ids by its log only.
-    if topology.layout == Layout::Flat && last_id > highest.unwrap_or(0) {
-        writers[0].append_used_up(last_id)?;
+    if target.told_by_record {
+        writers[0].append_used_up(*last_id)?;
     }
-    let total = source.slots.iter().map(|slots| slots.len() as u64).sum();
-    let progress = Progress::jobs("writing", total);
-    for ((log, scan), slots) in source.data.logs.iter().zip(&source.scans).zip(&source.slots) {
-        let mut bodies = Bodies::new(&log.path);
-        for (job, &slot) in scan.jobs.iter().zip(slots) {
-            writers[usize::from(slot)].append(job, &mut bodies)?;
-            progress.advance(1);
-        }
+    let mut counts = vec![0; writers.len()];
+    let progress = Progress::jobs("writing", source.job_count());
+    let mut jobs = source.jobs.stream()?;
+    let mut bodies = SourceBodies::new(source.data);
+    while let Some((log, job)) = jobs.next()? {
+        let slot = usize::from(topology.slot_of(&job.tube));
+        writers[slot].append(&job, bodies.of(log))?;
+        counts[slot] += 1;
+        progress.advance(1);
     }
     for (writer, dir) in writers.into_iter().zip(&dirs) {
         writer.finish()?;
-        ids::store(dir, last_id)?;
+        ids::store(dir, *last_id)?;
         sync_dir(dir).map_err(|error| io_fatal(dir, "syncing it", error))?;
     }
     sync_dir(to).map_err(|error| io_fatal(to, "syncing it", error))?;
-    give_away(to, &plan.from).map_err(|error| io_fatal(to, "giving it to the owner of the source", error))
+    give_away(to, &plan.from).map_err(|error| io_fatal(to, "giving it to the owner of the source", error))?;
+    Ok(counts)
+}
+
+/// Bodies of the source's logs, which come one after the other.
+pub(super) struct SourceBodies<'a> {
+    data: &'a DataDir,
+    open: Option<(usize, Bodies)>,
+}
+
+impl<'a> SourceBodies<'a> {
+    pub fn new(data: &'a DataDir) -> SourceBodies<'a> {
+        SourceBodies { data, open: None }
+    }
+
+    pub fn of(&mut self, log: usize) -> &mut Bodies {
+        if self.open.as_ref().is_some_and(|(number, _)| *number != log) {
+            self.open = None;
+        }
+        let open = self.open.get_or_insert_with(|| (log, Bodies::new(&self.data.logs[log].path)));
+        &mut open.1
+    }
 }
 
 fn give_away(dir: &Path, model: &Path) -> io::Result<()> {

@@ -4,10 +4,12 @@
 //! newer file. The directory must not change meanwhile.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::finding::WalError;
 use super::jobs::Job;
+use super::records::Records;
 use super::scan::log_name;
 use super::source::{FileSource, read_exact};
 use crate::limits;
@@ -38,18 +40,18 @@ impl Bodies {
         Ok(())
     }
 
-    /// Whether two jobs of the same size have the same body.
-    pub fn same(&mut self, job: &Job, others: &mut Bodies, other: &Job) -> Result<bool, WalError> {
-        assert_eq!(job.body_bytes(), other.body_bytes());
+    /// Whether a job has the body of the record that was read last.
+    pub fn same(&mut self, job: &Job, records: &mut Records, body: &Range<u64>) -> Result<bool, WalError> {
+        let bytes = u64::from(job.body_bytes());
         let mut done = 0;
-        while done < u64::from(job.body_bytes()) {
+        while done < bytes {
             let piece = self.piece(job, done)?;
-            if piece != others.piece(other, done)? {
+            if records.body_piece(body.start + done, bytes - done)? != piece {
                 return Ok(false);
             }
             done += piece.len() as u64;
         }
-        Ok(true)
+        Ok(body.end - body.start == bytes)
     }
 
     /// A piece of a body: all pieces but the last are of one size.

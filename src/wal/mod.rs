@@ -6,7 +6,7 @@
 //! Reading order: `format` (bytes to fields), `source` (bytes from somewhere, a window at a time), `reader`
 //! (the records of one file), `finding` (what can be wrong), `jobs` (what a record means, and a table of what
 //! replay leaves), `scan` (a whole directory), `sorted` (the same for any number of jobs, by `sorter` and its
-//! `entries`), `bodies`, `salvage` (a damaged directory). Three parts write: `mend`
+//! `entries`), `bodies`, `records` (one after another), `salvage` (a damaged directory). Three parts write: `mend`
 //! makes a directory that a crash left fit for the core, `ids` keeps the ids that were used up, `writer` makes
 //! new logs.
 //!
@@ -24,6 +24,7 @@ pub mod ids;
 mod jobs;
 mod mend;
 mod reader;
+mod records;
 mod salvage;
 mod scan;
 mod sorted;
@@ -39,6 +40,7 @@ pub use format::{Jobrec, State, TubeName, Version};
 pub use jobs::{Job, JobTable};
 pub use mend::{Mended, mend};
 pub use reader::{Next, Opened, Reader, Record, RecordKind, Stop};
+pub use records::Records;
 pub use salvage::{Loss, Salvage, salvage};
 pub use scan::{
     FileReport, IdFits, Policy, Replay, ReplayError, Scan, SlotOf, log_bytes, log_name, scan, scan_records,
@@ -46,4 +48,4 @@ pub use scan::{
 };
 pub use sorted::{JobSorter, JobStream, SortedJobs, Tally};
 pub use source::{FileSource, Source};
-pub use writer::LogWriter;
+pub use writer::{LogWriter, used_up};

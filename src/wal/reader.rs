@@ -79,7 +79,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn open(source: &'a dyn Source) -> io::Result<Opened<'a>> {
+    pub fn open(source: impl Source + 'a) -> io::Result<Opened<'a>> {
         let mut window = Window::new(source);
         let stop = |cause| Ok(Opened::Stopped(Stop { offset: 0, cause }));
         if window.length() < VERSION_BYTES as u64 {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 
     /// For a file whose version can't be read: from its first record on, as if it were of this one.
-    pub(super) fn behind_version(source: &'a dyn Source, version: Version) -> Reader<'a> {
+    pub(super) fn behind_version(source: impl Source + 'a, version: Version) -> Reader<'a> {
         Reader { window: Window::new(source), version, position: VERSION_BYTES as u64 }
     }
 
@@ -129,6 +129,11 @@ impl<'a> Reader<'a> {
             Err(cause) => Next::Stopped(Stop { offset, cause }),
         };
         Ok(next)
+    }
+
+    /// A piece of a body that begins here, of at most so many bytes. Panics if it reaches beyond the file.
+    pub(super) fn body_piece(&mut self, offset: u64, most: u64) -> io::Result<&[u8]> {
+        self.window.bytes(offset, most.min(limits::WAL_WINDOW_BYTES as u64) as usize)
     }
 
     /// After `Stopped`: goes on at the next offset where a record is whole and `credible`. `None` if there is

@@ -48,6 +48,16 @@ impl Source for FileSource {
     }
 }
 
+impl<S: Source + ?Sized> Source for &S {
+    fn length(&self) -> u64 {
+        (**self).length()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        (**self).read_at(offset, into)
+    }
+}
+
 impl Source for Vec<u8> {
     fn length(&self) -> u64 {
         self.len() as u64
@@ -78,15 +88,20 @@ pub(super) fn read_exact(source: &dyn Source, mut offset: u64, mut into: &mut [u
 /// A part of a source in memory that moves along.
 // filled <= buffer.len() == WAL_WINDOW_BYTES; start + filled <= source.length()
 pub(super) struct Window<'a> {
-    source: &'a dyn Source,
+    source: Box<dyn Source + 'a>,
     start: u64,
     filled: usize,
     buffer: Box<[u8]>,
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn new(source: &'a dyn Source) -> Window<'a> {
-        Window { source, start: 0, filled: 0, buffer: vec![0; limits::WAL_WINDOW_BYTES].into() }
+    pub(super) fn new(source: impl Source + 'a) -> Window<'a> {
+        Window {
+            source: Box::new(source),
+            start: 0,
+            filled: 0,
+            buffer: vec![0; limits::WAL_WINDOW_BYTES].into(),
+        }
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -122,7 +137,7 @@ impl<'a> Window<'a> {
     fn fill(&mut self, offset: u64) -> io::Result<()> {
         let count = (self.length() - offset).min(self.buffer.len() as u64) as usize;
         self.filled = 0;
-        read_exact(self.source, offset, &mut self.buffer[..count])?;
+        read_exact(&*self.source, offset, &mut self.buffer[..count])?;
         (self.start, self.filled) = (offset, count);
         Ok(())
     }
@@ -144,6 +159,7 @@ mod tests {
         assert_eq!(window.first_nonzero(0).unwrap(), Some(5));
         assert_eq!(window.first_nonzero(6).unwrap(), Some(last as u64));
         assert_eq!(window.first_nonzero(last as u64 + 1).unwrap(), None);
+        drop(window);
         bytes[last] = 0;
         assert_eq!(Window::new(&bytes).first_nonzero(6).unwrap(), None);
     }

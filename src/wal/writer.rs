@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::bodies::Bodies;
 use super::finding::WalError;
-use super::format::{Jobrec, State, VERSION_BYTES, Version};
+use super::format::{BODY_BYTES_MIN, Jobrec, State, VERSION_BYTES, Version};
 use super::jobs::Job;
 use super::scan::log_name;
 use crate::limits;
@@ -52,22 +52,7 @@ impl LogWriter {
     pub fn append_used_up(&mut self, id: u64) -> Result<(), WalError> {
         const TUBE: &[u8] = b"default"; // of every server
         const BODY: &[u8] = b"\r\n";
-        let put = Jobrec {
-            id,
-            pri: 0,
-            delay: 0,
-            ttr: 0,
-            body_size: BODY.len() as i32,
-            created_at: 0,
-            deadline_at: 0,
-            reserves: 0,
-            timeouts: 0,
-            releases: 0,
-            buries: 0,
-            kicks: 0,
-            state: State::Ready,
-        };
-        let deleted = Jobrec { state: State::Invalid, ..put };
+        let [put, deleted] = used_up(id);
         let records = [head(TUBE, &put), BODY.to_vec(), head(b"", &deleted)].concat();
         self.room_for(records.len() as u64)?.write(&records)
     }
@@ -111,6 +96,26 @@ impl LogWriter {
         let synced = file.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all());
         synced.map_err(|error| WalError::new(&path, "syncing it", error))
     }
+}
+
+/// What `append_used_up` writes: a full record and a short one.
+pub fn used_up(id: u64) -> [Jobrec; 2] {
+    let put = Jobrec {
+        id,
+        pri: 0,
+        delay: 0,
+        ttr: 0,
+        body_size: BODY_BYTES_MIN as i32,
+        created_at: 0,
+        deadline_at: 0,
+        reserves: 0,
+        timeouts: 0,
+        releases: 0,
+        buries: 0,
+        kicks: 0,
+        state: State::Ready,
+    };
+    [put, Jobrec { state: State::Invalid, ..put }]
 }
 
 /// A record up to its body; without a name, all of a short one.
