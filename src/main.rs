@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => said(compare::run(&options)),
         Command::Bench(options) => said(bench::run(&options)),
         Command::BenchLoad => said(bench::load::run()),
+        Command::BenchFloor(words) => said(bench::floor::run(&words)),
         Command::Topology(request) => match cli::topology::run(&request) {
             Ok(text) => {
                 print!("{text}");

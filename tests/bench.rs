@@ -61,7 +61,7 @@ fn every_kind_of_scenario_yields_rows_json_and_a_chart() {
     let (json, svg) = (dir.join("out.json"), dir.join("out.svg"));
     let out = bench(&SHORT)
         .args(["closed-1", "mixed-16", "apart", "tubes-1000", "churn", "recovery", "isolation-fsync"])
-        .args(["--slots", "2", "--jobs", "500"])
+        .args(["--slots", "2", "--jobs", "500", "--floor"])
         .arg("--json")
         .arg(&json)
         .arg("--svg")
@@ -92,6 +92,10 @@ fn every_kind_of_scenario_yields_rows_json_and_a_chart() {
         assert!(chart.contains(&format!(">{name}</text>")), "{name} is not in the chart");
     }
     assert!(number::<f64>(&json, "commands_per_second") > 0.0);
+    // Closed loops, pipelined and churn have a floor; what needs order, a log or jobs beforehand has none.
+    let floors = text.lines().filter(|line| line.split_whitespace().next() == Some("floor")).count();
+    assert_eq!(floors, json.matches("\"floor\": {").count());
+    assert_eq!(floors, 4, "{text}");
     assert!(chart.trim_end().ends_with("</svg>"));
     let left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();

@@ -82,6 +82,10 @@ impl<'a> Contestant<'a> {
         Ok(Contestant { scenario, lengths, setup, dir, server: None, filled: false })
     }
 
+    pub fn name(&self) -> &'static str {
+        self.setup.program.name()
+    }
+
     /// One run: one `Run`, or for isolation the undisturbed and the disturbed one.
     pub fn run(&mut self, seed: u64) -> Result<Vec<Run>, Fatal> {
         match &self.scenario.kind {

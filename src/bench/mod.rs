@@ -1,11 +1,13 @@
 //! `trellis bench`: the original and Trellis under the same load, in the same run, in turns.
 //!
 //! `scenario` says what is measured, `measure` does one run of it, `load` (with `client`) is the load's own
-//! process, `server` starts and weighs servers, `report` and `chart` show the outcome. Runs alternate between
-//! the two servers, so that what else the machine does meets both. Asserts nothing about speed.
+//! process, `server` starts and weighs servers, `floor` is a third one that does nothing, `report` and `chart`
+//! show the outcome. Runs alternate between the servers, so that what else the machine does meets all. Asserts
+//! nothing about speed.
 
 mod chart;
 mod client;
+pub mod floor;
 pub(crate) mod interrupt;
 pub mod load;
 mod measure;
@@ -40,6 +42,8 @@ pub struct Options {
     pub run: Duration,
     /// Runs of each server.
     pub pairs: u32,
+    /// With a server that only reads and writes.
+    pub floor: bool,
     /// Jobs of the recovery.
     pub jobs: u64,
     /// Where the servers' logs of jobs are: the disk that is measured.
@@ -96,20 +100,24 @@ fn measure_in_turns(
 ) -> Result<Vec<Case>, Fatal> {
     let slots = options.slots.unwrap_or(scenario.slots);
     let lengths = Lengths { warm: options.warm, run: options.run };
-    let programs = [Program::Legacy, Program::Trellis { slots, frontends: options.frontends }];
+    let mut programs = vec![Program::Legacy, Program::Trellis { slots, frontends: options.frontends }];
+    if options.floor && scenario.has_floor() {
+        programs.push(Program::Floor);
+    }
     let in_scenario = |e: Fatal| Fatal { message: format!("{}: {}", scenario.name, e.message), ..e };
     let mut contestants = Vec::new();
     for program in programs {
         contestants.push(Contestant::new(scenario, program, lengths, dir).map_err(in_scenario)?);
     }
     // By case, then by contestant.
-    let mut runs: Vec<[Vec<Run>; 2]> = Vec::new();
+    let mut runs: Vec<Vec<Vec<Run>>> = Vec::new();
     for pair in 0..options.pairs {
+        let count = contestants.len();
         for (who, contestant) in contestants.iter_mut().enumerate() {
-            progress.next(scenario.name, who, pair);
+            progress.next(scenario.name, contestant.name(), pair);
             for (case, run) in contestant.run(u64::from(pair)).map_err(in_scenario)?.into_iter().enumerate() {
                 if runs.len() <= case {
-                    runs.push(Default::default());
+                    runs.push(vec![Vec::new(); count]);
                 }
                 runs[case][who].push(run);
             }
@@ -119,7 +127,7 @@ fn measure_in_turns(
         Kind::Isolation { .. } => &["undisturbed", "disturbed"],
         _ => &[""],
     };
-    let case = |(runs, part): ([Vec<Run>; 2], &&str)| Case::new(scenario, part, slots, runs);
+    let case = |(runs, part): (Vec<Vec<Run>>, &&str)| Case::new(scenario, part, slots, runs);
     Ok(runs.into_iter().zip(names).map(case).collect())
 }
 
@@ -141,17 +149,17 @@ impl Progress {
     fn new(scenarios: &[Scenario], options: &Options) -> Progress {
         Progress {
             done: 0,
-            all: scenarios.len() as u32 * options.pairs * 2,
+            all: scenarios.iter().map(|s| 2 + u32::from(options.floor && s.has_floor())).sum::<u32>()
+                * options.pairs,
             pairs: options.pairs,
             began: Instant::now(),
             terminal: std::io::stderr().is_terminal(),
         }
     }
 
-    fn next(&mut self, scenario: &str, who: usize, pair: u32) {
+    fn next(&mut self, scenario: &str, who: &str, pair: u32) {
         let (done, all, pairs) = (self.done, self.all, self.pairs);
         let seconds = self.began.elapsed().as_secs();
-        let who = ["legacy", "trellis"][who];
         let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         let pair = pair + 1;
         eprint!("{start}[{done}/{all}, {seconds} s] {scenario}: {who}, run {pair} of {pairs}{end}");

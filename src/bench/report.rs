@@ -72,9 +72,12 @@ pub struct Case {
     slots: u32,
     pub legacy: Numbers,
     pub trellis: Numbers,
+    /// A server that only reads and writes, where it was asked for.
+    floor: Option<Numbers>,
     pub ratios: Ratios,
     legacy_runs: Vec<Run>,
     trellis_runs: Vec<Run>,
+    floor_runs: Vec<Run>,
 }
 
 /// Medians. Latencies and CPU time in microseconds.
@@ -103,8 +106,11 @@ pub struct Ratios {
 }
 
 impl Case {
-    pub fn new(scenario: &Scenario, part: &str, slots: u32, runs: [Vec<Run>; 2]) -> Case {
-        let [legacy_runs, trellis_runs] = runs;
+    /// `runs` of the original, of Trellis, and of the floor if that was measured.
+    pub fn new(scenario: &Scenario, part: &str, slots: u32, runs: Vec<Vec<Run>>) -> Case {
+        let mut runs = runs.into_iter();
+        let mut next = || runs.next().unwrap_or_default();
+        let (legacy_runs, trellis_runs, floor_runs) = (next(), next(), next());
         let separator = if part.is_empty() { "" } else { ", " };
         Case {
             name: format!("{}{separator}{part}", scenario.name),
@@ -112,20 +118,23 @@ impl Case {
             slots,
             legacy: numbers(&legacy_runs),
             trellis: numbers(&trellis_runs),
+            floor: (!floor_runs.is_empty()).then(|| numbers(&floor_runs)),
             ratios: ratios(&legacy_runs, &trellis_runs),
             legacy_runs,
             trellis_runs,
+            floor_runs,
         }
     }
 
-    /// Three lines of the table.
+    /// Three lines of the table, and one for the floor.
     pub fn rows(&self) -> String {
         let mut text = String::new();
         let trellis = format!("trellis {}", self.slots);
-        for (name, who, numbers) in [(&*self.name, "legacy", &self.legacy), ("", &*trellis, &self.trellis)] {
+        let servers = [(&*self.name, "legacy", &self.legacy), ("", &*trellis, &self.trellis)];
+        for (name, who, numbers) in servers.into_iter().chain(self.floor.as_ref().map(|n| ("", "floor", n))) {
             let role = |name| numbers.cpu_by_role.get(name).map_or("-".into(), |us| figure(*us));
             let (owner, front) = match who {
-                "legacy" => (role("server"), "-".to_owned()),
+                "legacy" | "floor" => (role("server"), "-".to_owned()),
                 _ => (role("owner"), role("frontend")),
             };
             let latency = |us: Option<f64>| us.map_or("-".into(), figure);

@@ -39,6 +39,15 @@ pub enum Trouble {
     Clients(Vec<Group>),
 }
 
+impl Scenario {
+    /// A server that only answers can do it: its commands need no order between clients and no log.
+    pub fn has_floor(&self) -> bool {
+        let Kind::Load { before, groups } = &self.kind else { return false };
+        let answers = |group: &Group| !matches!(group.work, Work::Produce { .. } | Work::Consume);
+        before.is_empty() && !self.durable && groups.iter().all(answers)
+    }
+}
+
 /// Slots of Trellis where a scenario has no reason for another number.
 const SLOTS: u32 = 4;
 

@@ -29,6 +29,8 @@ pub enum Program {
         slots: u32,
         frontends: Option<u16>,
     },
+    /// Only reads and writes.
+    Floor,
 }
 
 impl Program {
@@ -36,6 +38,7 @@ impl Program {
         match self {
             Program::Legacy => "legacy",
             Program::Trellis { .. } => "trellis",
+            Program::Floor => "floor",
         }
     }
 
@@ -58,6 +61,11 @@ impl Program {
                 }
                 Ok(command)
             }
+            Program::Floor => {
+                let mut command = Command::new(own);
+                command.arg("bench-floor");
+                Ok(command)
+            }
         }
     }
 }
@@ -76,7 +84,7 @@ pub struct Setup {
 /// A process of a server by what it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
-    /// The whole of the original.
+    /// The whole of a server that is one process.
     Server,
     Supervisor,
     Frontend,
@@ -96,7 +104,7 @@ impl Role {
     }
 
     fn of(program: &Program, pid: i32) -> Role {
-        if *program == Program::Legacy {
+        if !matches!(program, Program::Trellis { .. }) {
             return Role::Server;
         }
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

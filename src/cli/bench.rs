@@ -1,4 +1,5 @@
-//! `trellis bench`: flags of the comparison of speed. `bench-load` is its load's process and is listed nowhere.
+//! `trellis bench`: flags of the comparison of speed. `bench-load` and `bench-floor` are processes of it
+//! and are listed nowhere.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,6 +35,9 @@ struct Line {
     /// Runs of each of the two servers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
+    /// Measure a server that only reads and writes, too, where it can answer: what the sockets cost
+    #[arg(long)]
+    floor: bool,
     /// Jobs of the recovery
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     jobs: u64,
@@ -58,6 +62,7 @@ pub fn parse(words: &[OsString]) -> Command {
             warm: line.warm_up,
             run: line.seconds,
             pairs: line.pairs,
+            floor: line.floor,
             jobs: line.jobs,
             dir: line.dir,
             json: line.json,

@@ -32,6 +32,8 @@ pub enum Command {
     Bench(crate::bench::Options),
     /// The load of `bench`.
     BenchLoad,
+    /// The floor of `bench`, with its own arguments.
+    BenchFloor(Vec<OsString>),
     Status(status::Request),
     Wal(wal::Request),
     /// Also `export`.
@@ -71,6 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         "compare" => just(compare::parse(&words)),
         "bench" => just(bench::parse(&words)),
         "bench-load" => just(Command::BenchLoad),
+        "bench-floor" => just(Command::BenchFloor(words)),
         "topology" => just(topology::parse(&words)),
         "status" => just(status::parse(&words)),
         "migrate" | "export" => just(migrate::parse(&words)),
