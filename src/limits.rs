@@ -184,7 +184,7 @@ pub const RESTART_PAUSE_MS_MAX: u64 = 30_000;
 /// A child that served this long had a good start: its next restart is immediate again, in milliseconds.
 pub const SERVED_WELL_MS: u64 = 10_000;
 
-/// Deaths in a row before it was ready after which a child is given up.
+/// Deaths in a row before it was ready after which a child is shown as failed; it is tried on.
 pub const EARLY_DEATHS_MAX: u32 = 5;
 
 /// How often the same line of the log is shown in a second: enough to see that it repeats.
@@ -230,7 +230,8 @@ pub const FAREWELL_BYTES: usize = 1000;
 /// each of its processes, and what `status` says is no older.
 pub const PING_MS: u64 = 1000;
 
-/// Without an answer for this long a child counts as stalled, in milliseconds: longer than a healthy disk takes
+/// Without an answer for this long a child counts as stalled, and one that is not ready without having been on a
+/// processor for this long, in milliseconds: longer than a healthy disk takes
 /// to sync and a busy machine to schedule, shorter than a client waits.
 pub const PONG_MS: u64 = 2000;
 

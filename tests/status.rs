@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use support::process::wait_for;
 use support::{Binary, DEADLINE, Server, Setup, TempDir};
 use trellis::status::{State, Status};
@@ -201,7 +202,7 @@ fn status_works_while_a_slot_is_stalled_and_says_so() {
 }
 
 #[test]
-fn status_follows_a_slot_that_dies_again_and_again_until_it_is_failed() {
+fn status_follows_a_slot_that_dies_again_and_again_until_it_is_failed_and_back() {
     let (place, wal) = (Place::new(), TempDir::new("wal"));
     let server = start(Setup::new(Binary::Trellis).slots(2).wal(wal.path()).flags(&[&place.flag()]));
     signal(child(&server, "trellis owner --slot 1"), Signal::SIGKILL);
@@ -226,7 +227,50 @@ fn status_follows_a_slot_that_dies_again_and_again_until_it_is_failed() {
     assert_eq!(status.trouble.unwrap(), format!("slot 1 is failed: {cause}"));
     assert_eq!((status.slots[0].process.state, status.phase.as_str()), (State::Up, "serving"));
     let text = String::from_utf8(run_status(&[&place.flag()]).stdout).unwrap();
-    assert!(text.contains("FAILED") && text.contains(&format!("  slot 1: {cause}\n")), "{text}");
+    assert!(text.contains("FAILED") && text.contains(&format!("  slot 1: {cause}")), "{text}");
+    // It is tried on all the while, and is failed until it serves.
+    let status = wait_for("the pause before the next try", DEADLINE, || {
+        Some(place.status()).filter(|status| status.slots[1].process.next_try_ms.is_some())
+    });
+    assert_eq!(status.slots[1].process.state, State::Failed);
+    let text = String::from_utf8(run_status(&[&place.flag()]).stdout).unwrap();
+    assert!(text.contains("(next try in "), "{text}");
+    std::fs::remove_file(wal.join("slot-001")).unwrap();
+    std::fs::rename(wal.join("away"), wal.join("slot-001")).unwrap();
+    let status = place.wait_slot(1, State::Up);
+    assert_eq!((status.trouble, status.slots[1].process.next_try_ms), (None, None));
+    wait_log(&server, "serves: it is not failed any more");
+    assert_eq!(count(&server, "owner 1 (generation 7) is failed"), 1, "{}", server.log());
+}
+
+/// What is no file hangs whoever reads it, here the next owner on its way up.
+#[test]
+fn child_that_hangs_before_it_is_ready_is_shown_as_stalled_until_it_gets_on() {
+    let (place, wal) = (Place::new(), TempDir::new("wal"));
+    let server = start(Setup::new(Binary::Trellis).slots(2).wal(wal.path()).flags(&[&place.flag()]));
+    let ids = wal.join("slot-001/ids.toml");
+    let kept = std::fs::read(&ids).unwrap();
+    mkfifo(&wal.join("slot-001/fifo"), Mode::S_IRWXU).unwrap();
+    std::fs::rename(wal.join("slot-001/fifo"), &ids).unwrap();
+    signal(child(&server, "trellis owner --slot 1"), Signal::SIGKILL);
+    let status = place.wait_slot(1, State::Stalled);
+    let slot = &status.slots[1].process;
+    assert_eq!((slot.generation, status.slots[0].process.state), (2, State::Up));
+    let cause = slot.cause.as_ref().unwrap();
+    for words in
+        ["not ready for ", "it checks its log", "has not got on for", "the one before killed by SIGKILL"]
+    {
+        assert!(cause.contains(words), "{words}: {cause}");
+    }
+    assert!(slot.lag_ms >= 2000.0, "{slot:?}");
+    assert!(status.trouble.unwrap().starts_with("slot 1 is stalled: not ready for "));
+    assert_eq!(count(&server, "owner 1 (generation 2) is stalled before it is ready"), 1, "{}", server.log());
+    // There is the file again, and what was waited for.
+    std::fs::rename(&ids, wal.join("fifo")).unwrap();
+    std::fs::write(&ids, &kept).unwrap();
+    std::fs::write(wal.join("fifo"), &kept).unwrap();
+    let status = place.wait_slot(1, State::Up);
+    assert_eq!((status.trouble, status.slots[1].process.generation), (None, 2));
 }
 
 #[test]

@@ -51,7 +51,10 @@ pub struct Process {
     pub generation: u32,
     /// Processes before this one.
     pub restarts: u32,
-    /// How long the last ping took to be answered, or has been under way by now.
+    /// Until the next one is started; absent if none is to be, or one is there.
+    pub next_try_ms: Option<u64>,
+    /// How long the last ping took to be answered, or has been under way by now. Of one that is stalled before it
+    /// was ever ready: since when it has not got on.
     pub lag_ms: f64,
     /// Of the process before this one, if this is not the first.
     pub last_end: Option<End>,
@@ -77,11 +80,11 @@ pub enum State {
     Recovering,
     /// It serves.
     Up,
-    /// It serves, but does not answer.
+    /// It serves, but does not answer; or it comes up, but does not get on.
     Stalled,
     /// Dead; started again after a pause.
     Down,
-    /// Dead, and not started again.
+    /// It died again and again before it was ready, and is tried on until it serves; or it is dead for good.
     Failed,
     /// Told to leave.
     Stopping,

@@ -116,7 +116,11 @@ fn lag(p: &Process) -> String {
 
 /// What else is to be said of a process, below its line.
 fn note(p: &Process) -> Option<String> {
-    p.cause.clone()
+    let cause = p.cause.as_ref()?;
+    Some(match p.next_try_ms {
+        Some(ms) => format!("{cause} (next try in {})", span(ms)),
+        None => cause.clone(),
+    })
 }
 
 /// Columns as wide as what is in them; numbers to the right of their column.
@@ -200,6 +204,7 @@ mod tests {
             pid: (state != State::Failed).then_some(77),
             generation: 2,
             restarts: 1,
+            next_try_ms: None,
             lag_ms: 0.25,
             last_end: None,
         }
@@ -262,6 +267,14 @@ mod tests {
         }
         assert!(of_slot("1 ").contains("FAILED") && !of_slot("1 ").contains("77"), "{text}");
         assert!(text.contains("  slot 1: ended with code 65: damaged\n"), "{text}");
+    }
+
+    #[test]
+    fn process_that_is_tried_again_says_when() {
+        let mut status = sample();
+        status.slots[1].process.next_try_ms = Some(12_345);
+        let text = render(&status);
+        assert!(text.contains("  slot 1: ended with code 65: damaged (next try in 12 s)\n"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 
 use super::policy::{Moment, Policy};
 use super::pulse::Pulse;
+use super::rising::Rising;
 use crate::ipc::control::{Peer, Role};
 use crate::ipc::socket::Channel;
 
@@ -32,6 +33,7 @@ pub struct Child {
     pub generation: u32,
     pub policy: Policy,
     pub pulse: Pulse,
+    pub rising: Rising,
     pub process: Option<Process>,
     /// This generation of an owner has found its log fit to be opened.
     pub checked: bool,
@@ -61,6 +63,7 @@ impl Child {
             generation: 0,
             policy,
             pulse,
+            rising: Rising::default(),
             process: None,
             checked: false,
             code: 0,

@@ -257,13 +257,13 @@ impl Supervisor {
         for id in self.children.ids() {
             let child = self.children.get(id);
             let labels = || one().with("role", child.role).with("index", child.index);
-            let process = super::report::process(child, self.now());
+            let process = self.process(child);
             let is = |state| flag(process.state == state);
             families.add("process_up", "1 if it serves and answers", gauge, labels(), is(State::Up));
             families.add("process_stalled", "1 if it does not answer", gauge, labels(), is(State::Stalled));
             families.add(
                 "process_failed",
-                "1 if it is not started again",
+                "1 if it keeps dying before it is ready, or is not started again",
                 gauge,
                 labels(),
                 is(State::Failed),

@@ -21,6 +21,7 @@ mod policy;
 mod process_figures;
 mod pulse;
 mod report;
+mod rising;
 mod signals;
 mod spawn;
 mod user;
@@ -205,7 +206,7 @@ impl Supervisor {
     fn until_next_deadline(&self) -> Option<Duration> {
         let deadlines = self.children.ids().flat_map(|id| {
             let child = self.children.get(id);
-            [child.policy.deadline(), child.pulse.deadline()]
+            [child.policy.deadline(), child.pulse.deadline(), child.rising.deadline()]
         });
         let desks = self.desks.iter().filter_map(Desk::deadline);
         Some(
@@ -253,6 +254,9 @@ impl Supervisor {
             }
             if is_due(self.children.get(id).pulse.deadline()) {
                 self.beat(id, pulse::Event::Due);
+            }
+            if is_due(self.children.get(id).rising.deadline()) {
+                self.look_at(id);
             }
         }
     }
@@ -329,7 +333,7 @@ impl Supervisor {
     fn step(&mut self, id: ChildId, event: Event) {
         let now = self.now();
         let child = self.children.get_mut(id);
-        let before = child.policy.state();
+        let (before, was_failed) = (child.policy.state(), child.policy.is_failed());
         let actions = child.policy.step(event, now);
         tracing::debug!("{child}: {event:?} in {before:?}: {actions:?}");
         for action in actions {
@@ -346,10 +350,15 @@ impl Supervisor {
                     }
                 }
                 Action::Unlink => wiring::unlink(&mut self.children, id),
+                Action::ShowFailed => self.show_failed(id),
                 Action::GiveUp => self.give_up(id),
             }
         }
-        let child = self.children.get(id);
+        let child = self.children.get_mut(id);
+        child.rising.follow(child.policy.is_rising().then_some(child.generation), now);
+        if was_failed && child.policy.is_serving() {
+            tracing::warn!("{child} serves: it is not failed any more");
+        }
         match (child.policy.is_serving(), child.pulse.is_on()) {
             (true, false) => self.beat(id, pulse::Event::Serves),
             (false, true) => self.beat(id, pulse::Event::Left),
@@ -385,11 +394,45 @@ impl Supervisor {
         }
     }
 
+    /// Sees whether a child that is not ready gets on.
+    fn look_at(&mut self, id: ChildId) {
+        let now = self.now();
+        let child = self.children.get_mut(id);
+        let waits = child.checked && !self.opened;
+        let pid = child.process.as_ref().and_then(|process| process.pid).filter(|_| !waits);
+        let turns = pid.and_then(|pid| process_figures::turns(pid.as_raw()));
+        let news = child.rising.look(turns, now);
+        let child = self.children.get(id);
+        match news {
+            None => {}
+            Some(rising::News::Stalled) => {
+                let stage = self.stage(child);
+                tracing::warn!("{child} is stalled before it is ready: {stage}, and does not get on");
+            }
+            Some(rising::News::Moves(time)) => {
+                tracing::warn!("{child} gets on again, after {} ms", time.as_millis());
+            }
+        }
+    }
+
     fn tell(&mut self, id: ChildId, kind: Kind) {
         if let Some(channel) = self.children.get_mut(id).channel() {
             channel.queue(kind, b"", vec![]);
             channel.flush();
         }
+    }
+
+    /// A child keeps dying before it is ready. The start of the server is over with that; later it goes on
+    /// without, and with it when it comes back.
+    fn show_failed(&mut self, id: ChildId) {
+        if matches!(self.phase, Phase::Recovering | Phase::Opening) {
+            return self.give_up(id);
+        }
+        let child = self.children.get(id);
+        let (deaths, cause) = (child.policy.early_deaths(), child.cause());
+        tracing::error!(
+            "{child} is failed: it ended {deaths} times before it was ready, and is tried on: {cause}"
+        );
     }
 
     /// A child is not started again. While the server starts it needs all of them; later it goes on while one

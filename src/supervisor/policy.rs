@@ -7,9 +7,12 @@
 //! ```text
 //! Idle ─Begin─► Starting ─Hello─► Preparing ─Ready─► Serving
 //!                  ▲  └───────────────┴─────Exited──────┤
-//!                  └──Due── Resting ◄───────────────────┘  early deaths, or a permanent end: Failed
+//!                  └──Due── Resting ◄───────────────────┘  a permanent end: Failed
 //! any ─Stop─► Stopping ─Exited─► Stopped
 //! ```
+//!
+//! A child that keeps dying before it is ready is shown as failed, and goes on being tried with pauses that grow:
+//! when what kept it down is gone it comes back by itself.
 
 use std::time::Duration;
 
@@ -78,6 +81,8 @@ pub enum Action {
     Link,
     /// Tell those peers that it is gone.
     Unlink,
+    /// It keeps dying before it is ready: say so, and decide what that means for the server. It is tried again.
+    ShowFailed,
     /// It is not started again: say so, and decide what that means for the server.
     GiveUp,
 }
@@ -113,6 +118,23 @@ impl Policy {
         matches!(self.state, State::Serving { .. })
     }
 
+    /// It comes up: its process is there and not ready.
+    pub fn is_rising(&self) -> bool {
+        matches!(self.state, State::Starting | State::Preparing)
+    }
+
+    /// It is given up, or has not been ready for so many deaths that somebody has to look at it.
+    pub fn is_failed(&self) -> bool {
+        let is_down = matches!(self.state, State::Condemned { .. } | State::Resting { .. });
+        self.state == State::Failed
+            || (self.early_deaths >= limits::EARLY_DEATHS_MAX && (is_down || self.is_rising()))
+    }
+
+    /// Deaths in a row before it was ready.
+    pub fn early_deaths(&self) -> u32 {
+        self.early_deaths
+    }
+
     /// No process now and none to come.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Failed | State::Stopped)
@@ -137,7 +159,10 @@ impl Policy {
             }
 
             (State::Starting, Hello) => self.advance(State::Preparing, Role::Frontend),
-            (State::Preparing, Ready) => self.advance(State::Serving { since: now }, Role::Owner),
+            (State::Preparing, Ready) => {
+                self.early_deaths = 0;
+                self.advance(State::Serving { since: now }, Role::Owner)
+            }
             (State::Starting, Ready) | (State::Preparing, Hello) | (State::Serving { .. }, Hello | Ready) => {
                 self.go(State::Condemned { class: Class::Temporary }, &[Action::Kill])
             }
@@ -204,25 +229,27 @@ impl Policy {
         if std::mem::take(&mut self.linked) {
             actions.push(Action::Unlink);
         }
-        match served {
-            Some(_) => self.early_deaths = 0,
-            None => self.early_deaths += 1,
+        if served.is_none() {
+            self.early_deaths = self.early_deaths.saturating_add(1);
         }
         if served.is_some_and(|time| time >= Duration::from_millis(limits::SERVED_WELL_MS)) {
             self.restarts = 0;
         }
-        if class == Class::Permanent || self.early_deaths >= limits::EARLY_DEATHS_MAX {
+        if class == Class::Permanent {
             self.state = State::Failed;
             actions.push(Action::GiveUp);
             return actions;
         }
         let pause = pause(self.restarts);
-        self.restarts += 1;
+        self.restarts = self.restarts.saturating_add(1);
         if pause.is_zero() {
             self.state = State::Starting;
             actions.push(Action::Spawn);
         } else {
             self.state = State::Resting { until: now + pause };
+        }
+        if served.is_none() && self.early_deaths == limits::EARLY_DEATHS_MAX {
+            actions.push(Action::ShowFailed);
         }
         actions
     }
@@ -395,16 +422,51 @@ mod tests {
     }
 
     #[test]
-    fn child_that_keeps_dying_before_it_is_ready_is_given_up() {
+    fn child_that_keeps_dying_before_it_is_ready_is_shown_once_and_tried_on() {
         let mut owner = child(Role::Owner, &[Event::Begin]);
-        let mut deaths = 1;
-        while owner.step(EXITED, at(0)) != [Action::GiveUp] {
-            deaths += 1;
+        let mut waits = Vec::new();
+        for death in 1..=12 {
+            let actions = owner.step(EXITED, at(0));
+            let shown = actions.contains(&Action::ShowFailed);
+            assert_eq!(shown, death == limits::EARLY_DEATHS_MAX, "death {death}: {actions:?}");
+            assert_eq!(owner.is_failed(), death >= limits::EARLY_DEATHS_MAX, "death {death}");
+            assert!(!owner.is_over() && owner.early_deaths() == death);
+            if let Some(until) = owner.deadline() {
+                waits.push(until.as_millis());
+                assert_eq!(owner.step(Event::Due, until), [Action::Spawn]);
+            }
+        }
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        // It is failed until it serves, and then as good as any.
+        assert_eq!(owner.step(Event::Hello, at(0)), []);
+        assert!(owner.is_failed() && owner.is_rising());
+        owner.step(Event::Ready, at(0));
+        assert!(!owner.is_failed() && !owner.is_rising());
+        owner.step(EXITED, at(5));
+        assert!(!owner.is_failed());
+        // Stopped or not started again while it is failed.
+        let failed = Policy { early_deaths: 9, ..in_state(State::Resting { until: at(7) }) };
+        let mut stopped = failed.clone();
+        assert_eq!(stopped.step(Event::Stop, at(1)), []);
+        assert!(stopped.is_over() && !stopped.is_failed());
+        let mut refused = failed;
+        refused.step(Event::Due, at(7));
+        assert_eq!(refused.step(REFUSED, at(8)), [Action::GiveUp]);
+        assert!(refused.is_over() && refused.is_failed());
+    }
+
+    #[test]
+    fn child_that_is_killed_while_it_serves_has_not_died_early() {
+        let mut owner = child(Role::Owner, &[Event::Begin]);
+        for _ in 0..3 * limits::EARLY_DEATHS_MAX {
+            for event in [Event::Hello, Event::Ready, GARBAGE] {
+                owner.step(event, at(0));
+            }
+            assert!(!owner.step(EXITED, at(0)).contains(&Action::ShowFailed));
             if let Some(until) = owner.deadline() {
                 owner.step(Event::Due, until);
             }
         }
-        assert_eq!((deaths, owner.state()), (limits::EARLY_DEATHS_MAX, State::Failed));
     }
 
     #[test]
@@ -416,7 +478,7 @@ mod tests {
                 owner.step(Event::Ready, at(0));
             }
             owner.step(EXITED, at(0));
-            assert_ne!(owner.state(), State::Failed, "death {death}");
+            assert!(!owner.is_failed(), "death {death}");
             if let Some(until) = owner.deadline() {
                 owner.step(Event::Due, until);
             }

@@ -2,7 +2,7 @@
 //! that it works whatever state they are in, and never waits.
 
 use super::children::Child;
-use super::policy::{self, Moment};
+use super::policy;
 use super::{Phase, Supervisor};
 use crate::ipc::control::Role;
 use crate::scoreboard::{Field, Record};
@@ -12,10 +12,12 @@ use crate::topology::Layout;
 impl Supervisor {
     pub(super) fn status(&self) -> Status {
         let now = self.now();
-        let slots =
-            self.children.of_role(Role::Owner).into_iter().map(|id| self.slot(self.children.get(id), now));
+        let slots = self.children.of_role(Role::Owner).into_iter().map(|id| self.slot(self.children.get(id)));
         let frontends = self.children.of_role(Role::Frontend).into_iter();
-        let frontends = frontends.map(|id| frontend(self.children.get(id), &self.record(id), now));
+        let frontends = frontends.map(|id| {
+            let (child, record) = (self.children.get(id), self.record(id));
+            frontend(child.index, self.process(child), &record)
+        });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: self.server.instance.clone(),
@@ -39,12 +41,11 @@ impl Supervisor {
 
     /// Why not all of these serve: the first slot or frontend that does not, and how many more. `None`: all do.
     pub(super) fn trouble_among(&self, roles: &[Role]) -> Option<String> {
-        let now = self.now();
         let children = self.children.ids().map(|id| self.children.get(id));
         let wrong: Vec<&Child> =
             children.filter(|child| roles.contains(&child.role) && !child.is_well()).collect();
         let first = wrong.first()?;
-        let process = process(first, now);
+        let process = self.process(first);
         let kind = if first.role == Role::Owner { "slot" } else { "frontend" };
         let mut text = format!("{kind} {} is {}", first.index, process.state.name().to_lowercase());
         if let Some(cause) = process.cause {
@@ -57,7 +58,7 @@ impl Supervisor {
         Some(text)
     }
 
-    fn slot(&self, child: &Child, now: Moment) -> Slot {
+    fn slot(&self, child: &Child) -> Slot {
         let record = self.board.owner(child.index);
         let age = |at: u64| (self.server.clock_now() - at as i64).max(0) as u64 / 1_000_000;
         let wal = self.settings.dir.as_ref().map(|_| Wal {
@@ -69,10 +70,68 @@ impl Supervisor {
         });
         Slot {
             slot: child.index,
-            process: process(child, now),
+            process: self.process(child),
             jobs: jobs(|field| record.get(field)),
             sessions: record.get(Field::VirtualConnections),
             wal,
+        }
+    }
+
+    pub(super) fn process(&self, child: &Child) -> Process {
+        let now = self.now();
+        let state = state(child);
+        let (last_end, ages) = (child.last_end.as_ref(), child.rising.ages(now));
+        let lag = match ages {
+            Some((_, silent)) if state == State::Stalled => silent,
+            _ => child.pulse.lag(now),
+        };
+        let cause = match (state, ages) {
+            (State::Idle | State::Up | State::Stopping, _) => None,
+            (State::Stalled, None) => Some(format!("no answer to a ping for {:.1} s", lag.as_secs_f64())),
+            (
+                State::Stalled | State::Starting | State::Restarting | State::Recovering,
+                Some((age, silent)),
+            ) => {
+                let mut text = format!("not ready for {:.1} s: {}", age.as_secs_f64(), self.stage(child));
+                if state == State::Stalled {
+                    text = format!("{text}, and has not got on for {:.1} s", silent.as_secs_f64());
+                }
+                if let Some(end) = last_end {
+                    text = format!("{text}; the one before {}", end.cause);
+                }
+                Some(text)
+            }
+            _ => last_end.map(|end| end.cause.clone()),
+        };
+        let next_try = match child.policy.state() {
+            policy::State::Resting { until } => Some(until.saturating_sub(now)),
+            _ => None,
+        };
+        Process {
+            state,
+            cause,
+            pid: child.process.as_ref().and_then(|process| process.pid).map(|pid| pid.as_raw()),
+            generation: child.generation,
+            restarts: child.restarts(),
+            next_try_ms: next_try.map(|time| time.as_millis() as u64),
+            lag_ms: lag.as_micros() as f64 / 1000.0,
+            last_end: last_end.map(|end| End {
+                generation: end.generation,
+                age_ms: now.saturating_sub(end.at).as_millis() as u64,
+                cause: end.cause.clone(),
+            }),
+        }
+    }
+
+    /// What a child that is not ready is about, as far as is known.
+    pub(super) fn stage(&self, child: &Child) -> &'static str {
+        match child.policy.state() {
+            policy::State::Starting => "it has not said who it is",
+            _ if child.role == Role::Frontend => "it gets its links",
+            _ if self.settings.dir.is_none() => "it starts without a log",
+            _ if !child.checked => "it checks its log",
+            _ if !self.opened => "it waits until all logs are checked",
+            _ => "it replays its log",
         }
     }
 
@@ -106,10 +165,10 @@ impl Phase {
     }
 }
 
-fn frontend(child: &Child, record: &Record<'_>, now: Moment) -> Frontend {
+fn frontend(number: u16, process: Process, record: &Record<'_>) -> Frontend {
     Frontend {
-        frontend: child.index,
-        process: process(child, now),
+        frontend: number,
+        process,
         clients: record.get(Field::Connections),
         in_flight: record.get(Field::InFlight),
     }
@@ -127,32 +186,15 @@ fn jobs(number: impl Fn(Field) -> u64) -> Jobs {
     }
 }
 
-pub(super) fn process(child: &Child, now: Moment) -> Process {
-    let state = state(child);
-    let lag = child.pulse.lag(now);
-    let last_end = child.last_end.as_ref();
-    let cause = match state {
-        State::Stalled => Some(format!("no answer to a ping for {:.1} s", lag.as_secs_f64())),
-        State::Idle | State::Up | State::Stopping => None,
-        _ => last_end.map(|end| end.cause.clone()),
-    };
-    Process {
-        state,
-        cause,
-        pid: child.process.as_ref().and_then(|process| process.pid).map(|pid| pid.as_raw()),
-        generation: child.generation,
-        restarts: child.restarts(),
-        lag_ms: lag.as_micros() as f64 / 1000.0,
-        last_end: last_end.map(|end| End {
-            generation: end.generation,
-            age_ms: now.saturating_sub(end.at).as_millis() as u64,
-            cause: end.cause.clone(),
-        }),
-    }
-}
-
 fn state(child: &Child) -> State {
     let next = child.generation > 1;
+    if child.rising.is_stalled() {
+        return State::Stalled;
+    }
+    // Also while it is tried again: until it serves there is no reason to think better of it.
+    if child.policy.is_failed() {
+        return State::Failed;
+    }
     match child.policy.state() {
         policy::State::Idle => State::Idle,
         policy::State::Starting | policy::State::Preparing if child.role == Role::Frontend => {

@@ -206,3 +206,33 @@ fn slot_that_can_start_again_in_time_comes_back() {
     assert!(inserted(&reply).is_some(), "\"{}\"", reply.escape_ascii());
     assert_eq!(jobs(&mut client, &tube), [2, 0, 0, 0]);
 }
+
+/// Also one that has failed is tried on: nobody has to restart the server. With one slot and with more.
+#[test]
+fn slot_that_has_failed_comes_back_when_its_cause_is_gone() {
+    for slots in [1, SLOTS] {
+        let data = TempDir::new("data");
+        let setup = Setup::new(Binary::Trellis).slots(slots).frontends(2).wal(data.path());
+        let server = setup.flags(&["-V", "-f0", "--owner-wait=300"]).start();
+        let slot = slots as u16 - 1;
+        let tube = tube_on(slot, slots, "back");
+        let mut client = server.connect("A");
+        use_tube(&mut client, &tube);
+        put(&mut client, "x");
+        // Something else is where its lock was.
+        let dir = if slots == 1 { data.path().to_owned() } else { data.join(format!("slot-{slot:03}")) };
+        let lock = dir.join("lock");
+        std::fs::remove_file(&lock).expect("remove the lock");
+        std::fs::create_dir(&lock).expect("a directory in its place");
+        kill_seen(&server, &server.owner(slot));
+        wait_for("the slot to be failed", DEADLINE, || server.log().contains("is failed: ").then_some(()));
+        client.ask(put_line("y"), INTERNAL_ERROR);
+        std::fs::remove_dir(&lock).expect("mend it");
+        wait_for("the slot to come back", DEADLINE, || {
+            server.log().contains("it is not failed any more").then_some(())
+        });
+        put(&mut client, "z");
+        assert_eq!(jobs(&mut client, &tube), [2, 0, 0, 0]);
+        assert_eq!(server.log().matches("is failed: ").count(), 1, "{}", server.log());
+    }
+}
