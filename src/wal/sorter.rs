@@ -75,10 +75,8 @@ impl<T: Entry> Sorter<T> {
         if self.entries.len() == most {
             self.spill()?;
         }
-        if self.entries.len() == self.entries.capacity() {
-            // Twice as many, as the vector itself would, but never more than there may be.
-            self.entries.reserve_exact(self.entries.len().max(64).min(most - self.entries.len()));
-        }
+        // All at once: memory that is not used yet costs nothing, that of a vector which grows is taken twice.
+        self.entries.reserve_exact(most - self.entries.len());
         self.entries.push(entry);
         Ok(())
     }
