@@ -192,7 +192,7 @@ fn source_dir(from: &Path) -> Result<DataDir, Fatal> {
 }
 
 /// Temporary files go to `room`.
-fn read<'a>(data: &'a DataDir, room: &Path) -> Result<Source<'a>, Fatal> {
+pub(super) fn read<'a>(data: &'a DataDir, room: &Path) -> Result<Source<'a>, Fatal> {
     let mut jobs = JobSorter::new(room, data.logs.len());
     let progress = Progress::bytes("reading", data.log_bytes()?);
     let scans: Result<Vec<Scan<Tally>>, Fatal> =

@@ -50,10 +50,9 @@ impl LogWriter {
 
     /// Appends a job that was put and deleted: a server that reads this hands out ids above it.
     pub fn append_used_up(&mut self, id: u64) -> Result<(), WalError> {
-        const TUBE: &[u8] = b"default"; // of every server
         const BODY: &[u8] = b"\r\n";
-        let [put, deleted] = used_up(id);
-        let records = [head(TUBE, &put), BODY.to_vec(), head(b"", &deleted)].concat();
+        let [(tube, put), (none, deleted)] = used_up(id);
+        let records = [head(tube, &put), BODY.to_vec(), head(none, &deleted)].concat();
         self.room_for(records.len() as u64)?.write(&records)
     }
 
@@ -98,8 +97,9 @@ impl LogWriter {
     }
 }
 
-/// What `append_used_up` writes: a full record and a short one.
-pub fn used_up(id: u64) -> [Jobrec; 2] {
+/// What `append_used_up` writes, but for the body, which is empty: a full record and a short one, which has no tube.
+pub fn used_up(id: u64) -> [(&'static [u8], Jobrec); 2] {
+    const TUBE: &[u8] = b"default"; // of every server
     let put = Jobrec {
         id,
         pri: 0,
@@ -115,7 +115,7 @@ pub fn used_up(id: u64) -> [Jobrec; 2] {
         kicks: 0,
         state: State::Ready,
     };
-    [put, Jobrec { state: State::Invalid, ..put }]
+    [(TUBE, put), (b"", Jobrec { state: State::Invalid, ..put })]
 }
 
 /// A record up to its body; without a name, all of a short one.
