@@ -1,4 +1,5 @@
-//! `trellis wal check`: are the logs of a directory whole, and does everything in them belong there? Read only.
+//! `trellis wal check`: are the logs of a directory whole, and does everything in them belong there? Read only,
+//! but for temporary files.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,9 +8,9 @@ use serde::Serialize;
 
 use super::hold;
 use super::progress::Progress;
-use super::{DataDir, LogDir};
+use super::{DataDir, LogDir, room};
 use crate::error::{Exit, Fatal};
-use crate::wal::{Finding, Scan, State, Verdict, ids, log_name};
+use crate::wal::{Finding, JobSorter, Scan, Tally, Verdict, ids, log_name};
 
 /// What was found, in the form of the JSON output.
 #[derive(Serialize, Debug)]
@@ -86,8 +87,9 @@ pub fn check(path: &Path) -> Result<Report, Fatal> {
     let data = DataDir::look(path)?;
     let progress = Progress::bytes("reading", data.log_bytes()?);
     let mut logs = Vec::new();
-    for log in &data.logs {
-        let scan = data.scan(log, &|bytes| progress.advance(bytes))?;
+    let room = room();
+    for (number, log) in data.logs.iter().enumerate() {
+        let scan = data.sort(number, &mut JobSorter::new(&room, 1), &|bytes| progress.advance(bytes))?;
         logs.push(LogReport::new(log, &scan));
     }
     Ok(Report::new(&data, logs))
@@ -163,15 +165,8 @@ impl Report {
 }
 
 impl LogReport {
-    pub(super) fn new(log: &LogDir, scan: &Scan) -> LogReport {
-        let mut jobs = JobCounts::default();
-        for job in scan.jobs.iter() {
-            match job.jobrec.state {
-                State::Delayed => jobs.delayed += 1,
-                State::Buried => jobs.buried += 1,
-                _ => jobs.ready += 1,
-            }
-        }
+    pub(super) fn new(log: &LogDir, scan: &Scan<Tally>) -> LogReport {
+        let Tally { ready, delayed, buried, record_bytes, .. } = scan.jobs;
         let file = |file: &crate::wal::FileReport| FileLine {
             name: log_name(file.number),
             bytes: file.bytes,
@@ -188,8 +183,8 @@ impl LogReport {
                 Verdict::Refused => DAMAGED,
             },
             files: scan.files.iter().map(file).collect(),
-            jobs,
-            live_bytes: scan.jobs.record_bytes(),
+            jobs: JobCounts { ready, delayed, buried },
+            live_bytes: record_bytes,
             highest_id: scan.max_id,
             faults: scan.findings.iter().map(Fault::new).collect(),
             faults_left_off: scan.findings_left_off,

@@ -1,5 +1,5 @@
 //! `trellis wal dump`: every live job of a directory, a line each, slots in their order and jobs in that of
-//! replay. Read only.
+//! replay. Read only, but for temporary files.
 //!
 //! Damaged logs give what the core would see of them; their faults go to stderr and make the exit code.
 
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::DataDir;
 use super::check::{LogReport, Report};
 use super::progress::Progress;
+use super::{DataDir, room};
 use crate::error::{Exit, Fatal};
-use crate::wal::{Bodies, Job, State};
+use crate::wal::{Bodies, Job, JobSorter, State};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
@@ -59,14 +59,18 @@ pub fn dump(path: &Path, form: Form, out: &mut dyn Write) -> Result<Exit, Fatal>
     let write_failed = |error: io::Error| Fatal::temporary("writing the jobs", error);
     let mut body = Vec::new();
     let mut reports = Vec::new();
-    for log in &data.logs {
-        let scan = data.scan(log, &|bytes| progress.advance(bytes))?;
+    let room = room();
+    for (number, log) in data.logs.iter().enumerate() {
+        let mut jobs = JobSorter::new(&room, 1);
+        let scan = data.sort(number, &mut jobs, &|bytes| progress.advance(bytes))?;
         reports.push(LogReport::new(log, &scan));
+        let jobs = jobs.finish()?;
+        let mut jobs = jobs.stream()?;
         let mut bodies = Bodies::new(&log.path);
-        for job in scan.jobs.iter() {
+        while let Some((_, job)) = jobs.next()? {
             body.clear();
             if form.bodies {
-                bodies.copy(job, &mut body)?;
+                bodies.copy(&job, &mut body)?;
                 body.truncate(body.len() - 2);
             }
             let line = if form.json {
@@ -77,10 +81,10 @@ pub fn dump(path: &Path, form: Form, out: &mut dyn Write) -> Result<Exit, Fatal>
                     Some(Ok(text)) => (Some(text), None),
                     Some(Err(error)) => (None, Some(hex(error))),
                 };
-                serde_json::to_string(&Line { body, body_hex, ..line(job, log.slot) }).expect("plain data")
+                serde_json::to_string(&Line { body, body_hex, ..line(&job, log.slot) }).expect("plain data")
             } else {
                 let body = form.bodies.then(|| format!(" body \"{}\"", body.escape_ascii()));
-                text(&line(job, log.slot)) + &body.unwrap_or_default()
+                text(&line(&job, log.slot)) + &body.unwrap_or_default()
             };
             writeln!(out, "{line}").map_err(write_failed)?;
         }

@@ -16,7 +16,9 @@ mod verify;
 
 pub use data::{DataDir, LogDir};
 
+use std::env;
 use std::io;
+use std::path::PathBuf;
 
 use crate::error::{Exit, Fatal};
 use crate::topology::TopologyError;
@@ -53,6 +55,12 @@ impl From<TopologyError> for Fatal {
     fn from(error: TopologyError) -> Fatal {
         Fatal::new(if error.is_permanent() { Exit::Data } else { Exit::Temporary }, error)
     }
+}
+
+/// Where those tools that make nothing have their temporary files: not in `/tmp` of their own accord, which is
+/// memory on many machines.
+fn room() -> PathBuf {
+    env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map_or_else(|| "/var/tmp".into(), PathBuf::from)
 }
 
 /// An error of the system about a path.

@@ -10,6 +10,7 @@ mod ids;
 mod kills;
 mod log_faults;
 mod logs;
+mod many_jobs;
 mod migrate;
 mod no_space;
 mod power;
