@@ -42,6 +42,7 @@ const CORE_SHIM: &[&str] = &[
     "platform.c",
     "prot_unit.c",
     "wal_io.c",
+    "wal_sum.c",
     "walg_unit.c",
 ];
 

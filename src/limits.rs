@@ -38,6 +38,9 @@ pub const TOPOLOGY_FILE_BYTES: usize = PARTITIONS_MAX as usize * 5 + 4096;
 /// Bytes of a log that its reader keeps in memory at a time: some hundreds of records a read.
 pub const WAL_WINDOW_BYTES: usize = 1 << 16;
 
+/// The smallest block, in bytes, that a disk writes as a whole: the larger ones are multiples of it.
+pub const DISK_BLOCK_BYTES: u64 = 512;
+
 /// Log files that are kept open while bodies are read: the one that is read in order, and those that jobs of
 /// it were moved to.
 pub const WAL_FILES_OPEN: usize = 8;

@@ -25,6 +25,7 @@ pub struct Options {
 pub struct WalOptions {
     pub dir: CString,
     pub file_bytes: i32,
+    pub seed: u64,
 }
 
 /// Why the engine did not start. A log that can't be locked or replayed ends the process instead.
@@ -43,6 +44,9 @@ pub struct Engine {
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
+/// A file of the log, by its number, and an offset in it.
+pub type WalPlace = sys::core_wal_place;
+
 /// What the log wants done once what was written before is on file (and synced, where syncing is on).
 #[derive(Debug)]
 pub enum Chore {
@@ -60,9 +64,9 @@ impl Engine {
         }
         // The core keeps these strings for the process's life.
         let keep = |s: CString| -> *const _ { s.into_raw() };
-        let (wal_dir, wal_file_bytes) = match options.wal {
-            Some(wal) => (keep(wal.dir), wal.file_bytes),
-            None => (std::ptr::null(), 0),
+        let (wal_dir, wal_file_bytes, wal_seed) = match options.wal {
+            Some(wal) => (keep(wal.dir), wal.file_bytes, wal.seed),
+            None => (std::ptr::null(), 0, 0),
         };
         let options = sys::core_options {
             slot: options.slot,
@@ -72,6 +76,7 @@ impl Engine {
             has_default: options.has_default.into(),
             wal_dir,
             wal_file_bytes,
+            wal_seed,
             falloc_pattern: options.falloc_pattern.map_or(std::ptr::null(), keep),
         };
         // SAFETY: called once; the strings live as long as the process.
@@ -155,6 +160,20 @@ impl Engine {
             let fd = sys::core_wal_written_fd();
             (fd >= 0).then(|| BorrowedFd::borrow_raw(fd))
         }
+    }
+
+    /// Behind all that was logged. There is a log.
+    pub fn wal_end(&self) -> WalPlace {
+        let mut place = WalPlace::default();
+        // SAFETY: as `tick`; with a log, the core has a file that it writes to.
+        unsafe { sys::core_wal_end(&mut place) };
+        place
+    }
+
+    /// To be called when all in front of this place is on disk: later records say so.
+    pub fn wal_synced(&mut self, place: WalPlace) {
+        // SAFETY: as `tick`.
+        unsafe { sys::core_wal_synced(&place) }
     }
 
     /// The next thing to do for the log, in order.

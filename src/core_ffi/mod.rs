@@ -11,5 +11,5 @@ mod engine;
 mod sys;
 
 pub use conn::{Cancel, Conn, Run, Status};
-pub use engine::{Chore, Engine, Options, StartError, WalOptions};
+pub use engine::{Chore, Engine, Options, StartError, WalOptions, WalPlace};
 pub use sys::core_stats as Stats;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Fatal;
 use crate::topology::{self, Asked, Decision, IDENTITY_FILE, Layout, Topology, decide, slot_dir_name};
-use crate::wal::{JobSorter, Policy, Salvage, Scan, Tally, log_bytes, salvage, scan_records, scan_watched};
+use crate::wal::{
+    JobSorter, Policy, Salvage, Scan, Tally, ids, log_bytes, salvage, scan_records, scan_watched,
+};
 
 /// A data directory, or one slot's directory of it.
 pub struct DataDir {
@@ -105,12 +107,15 @@ impl DataDir {
     }
 
     fn with_policy<T>(&self, log: &LogDir, read: impl FnOnce(Policy<'_>) -> T) -> T {
+        // One that can't be read is a fault of its own.
+        let past = ids::past(&log.path).unwrap_or_default();
+        let all = Policy { power_failed: past.power_failed, seed: past.seed, ..Policy::default() };
         match self.topology.as_ref().filter(|topology| topology.slots > 1) {
-            None => read(Policy::default()),
+            None => read(all),
             Some(topology) => {
                 let slot_of = |tube: &[u8]| topology.slot_of(tube);
                 let id_fits = |id| topology.id_fits(log.slot, id);
-                read(Policy { own_slot: log.slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits) })
+                read(Policy { own_slot: log.slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits), ..all })
             }
         }
     }

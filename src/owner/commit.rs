@@ -4,7 +4,8 @@
 //! With `-f0` no reply leaves before one fsync that covers the whole batch. With `-f MS` a thread syncs, so
 //! that no client waits for the disk, and a timer sees to trailing records. An error means that the owner
 //! must stop at once, before any reply of the batch leaves. Ids are reserved before their replies leave, and
-//! noted before the last record of them may go.
+//! noted before the last record of them may go. After each sync the core learns how far the log is on disk, so
+//! that its records can say it.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
-use crate::core_ffi::{Chore, Engine};
+use crate::core_ffi::{Chore, Engine, WalPlace};
 use crate::ipc::control::Wal;
 use crate::wal::ids::IdFloor;
 
@@ -59,6 +60,8 @@ struct Syncer {
     jobs: Sender<SyncJob>,
     results: Receiver<io::Result<Duration>>,
     busy: bool,
+    /// What the sync under way covers.
+    covers: WalPlace,
 }
 
 impl Commit {
@@ -83,8 +86,11 @@ impl Commit {
     }
 
     /// Starts the thread that syncs in the background, if the policy has one. `waker` is woken when a sync
-    /// has ended.
-    pub fn start(&mut self, waker: Arc<mio::Waker>) -> io::Result<()> {
+    /// has ended. What was there before is on disk, if the policy syncs at all.
+    pub fn start(&mut self, engine: &mut Engine, waker: Arc<mio::Waker>) -> io::Result<()> {
+        if !matches!(self.policy, Policy::Never) {
+            engine.wal_synced(WalPlace { offset: 0, ..engine.wal_end() });
+        }
         if !matches!(self.policy, Policy::Every(_)) {
             return Ok(());
         }
@@ -100,7 +106,7 @@ impl Commit {
                 }
             }
         })?;
-        self.syncer = Some(Syncer { jobs, results, busy: false });
+        self.syncer = Some(Syncer { jobs, results, busy: false, covers: WalPlace::default() });
         Ok(())
     }
 
@@ -192,6 +198,7 @@ impl Commit {
             nix::unistd::fdatasync(fd)?;
             synced = true;
         }
+        engine.wal_synced(engine.wal_end());
         if synced {
             self.syncs += 1;
             self.times.push(begun.elapsed());
@@ -206,6 +213,7 @@ impl Commit {
             Ok(result) => {
                 syncer.busy = false;
                 self.times.push(result?);
+                engine.wal_synced(syncer.covers);
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
@@ -216,6 +224,7 @@ impl Commit {
             self.synced_at = Instant::now();
             self.syncs += 1;
             syncer.busy = true;
+            syncer.covers = engine.wal_end();
             syncer.jobs.send(std::mem::take(&mut self.next)).map_err(io::Error::other)?;
         }
         Ok(())

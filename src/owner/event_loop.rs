@@ -52,13 +52,13 @@ impl<'a> Owner<'a> {
     pub fn new(
         mut channel: Channel,
         start: Start,
-        engine: Engine,
+        mut engine: Engine,
         mut commit: Commit,
         board: &'a Scoreboard,
     ) -> io::Result<Owner<'a>> {
         let poll = Poll::new()?;
         poll.registry().register(&mut channel.stream, CONTROL, Interest::READABLE | Interest::WRITABLE)?;
-        commit.start(Arc::new(Waker::new(poll.registry(), SYNCED)?))?;
+        commit.start(&mut engine, Arc::new(Waker::new(poll.registry(), SYNCED)?))?;
         Ok(Owner {
             poll,
             channel,

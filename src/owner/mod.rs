@@ -34,21 +34,21 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let board = Scoreboard::open(board, slots as usize, frontends.into(), seats)
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
     let told = board.owner(start.index).get(Field::LastId).max(start.id_floor.saturating_sub(1));
-    let (ids, last_id) = match &start.wal {
+    let (ids, last_id, seed) = match &start.wal {
         Some(wal) => {
             let allowed = || may_open(&mut channel);
             let ids = recovery::recover(wal, start.index, &start.topology, told, allowed)?;
-            let last_id = ids.last_id();
-            (Some(ids), last_id)
+            let (last_id, seed) = (ids.last_id(), ids.seed());
+            (Some(ids), last_id, seed)
         }
-        None => (None, told),
+        None => (None, told, 0),
     };
     let id_floor =
         start.topology.first_id(start.index, last_id + 1).ok_or_else(|| recovery::spent(start.index))?;
 
     let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
     let wal = match &start.wal {
-        Some(wal) => Some(WalOptions { dir: c_string(&wal.dir)?, file_bytes: wal.file_bytes as i32 }),
+        Some(wal) => Some(WalOptions { dir: c_string(&wal.dir)?, file_bytes: wal.file_bytes as i32, seed }),
         None => None,
     };
     let mut engine = Engine::start(Options {

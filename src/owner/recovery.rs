@@ -2,7 +2,7 @@
 //!
 //! The core's replay trusts what it reads and deletes files; so the directory is read first, under the lock
 //! that the core will take, and it is opened only if what is there is sound or what a crash leaves. Torn tails
-//! are cut, which is logged. Anything else is refused, and then nothing in the directory changes, not even by a
+//! are cut, which is logged, and what is there is synced where the log is. Anything else is refused, and then nothing in the directory changes, not even by a
 //! lock file. The ids that the directory has used up are settled at the same time.
 
 use std::fs::{File, OpenOptions};
@@ -17,26 +17,26 @@ use crate::ipc::control::Wal;
 use crate::limits;
 use crate::lock::{self, CORE_LOCK_FILE};
 use crate::topology::Topology;
-use crate::wal::ids::{self, IdFloor, IdsError};
-use crate::wal::{Policy, Scan, Verdict, WalError, mend, scan};
+use crate::wal::ids::{self, IdFloor, IdsError, Past};
+use crate::wal::{self, Policy, Scan, Verdict, WalError, mend, scan};
 
 /// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out
 /// before; nothing on disk changes before `allowed` has said that it may.
 pub fn recover(
-    wal: &Wal,
+    asked: &Wal,
     slot: u16,
     topology: &Topology,
     told: u64,
     allowed: impl FnOnce() -> Result<(), Fatal>,
 ) -> Result<IdFloor, Fatal> {
-    let dir = Path::new(&wal.dir);
+    let dir = Path::new(&asked.dir);
     let mut locked = take_lock(dir, false)?;
     let mut allowed = Some(allowed);
     loop {
-        let scan = look(dir, slot, topology)?;
         // Before anything changes: it may be a reason to refuse, too.
-        let forgotten = ids::used_up(dir).map_err(no_ids)?;
-        let last_id = forgotten.max(scan.max_id).max(told);
+        let past = ids::past(dir).map_err(no_ids)?;
+        let scan = look(dir, slot, topology, past)?;
+        let last_id = past.used_up.max(scan.max_id).max(told);
         topology.first_id(slot, last_id + 1).ok_or_else(|| spent(slot))?;
         if let Some(allowed) = allowed.take() {
             allowed()?;
@@ -51,8 +51,15 @@ pub fn recover(
         for finding in &scan.findings {
             warn!("{}/{finding}; cut there", dir.display());
         }
-        for number in mended.removed {
+        if asked.sync_ms.is_some() {
+            wal::sync(dir, &scan, &mended).map_err(unusable)?;
+        }
+        let torn = |number| scan.torn_tails().any(|(torn, _)| torn == number);
+        for number in mended.removed.into_iter().filter(|&number| !torn(number)) {
             warn!("{}/binlog.{number}: was never written to; removed", dir.display());
+        }
+        for number in mended.begun {
+            warn!("{}/binlog.{number}: was never written to; begun", dir.display());
         }
         let last_id = last_id.max(topology.first_routed_id.saturating_sub(1));
         let block = limits::ID_BLOCK * u64::from(topology.slots);
@@ -75,13 +82,14 @@ fn take_lock(dir: &Path, make: bool) -> Result<bool, Fatal> {
 }
 
 /// Reads all of it. An error if it is not to be served.
-fn look(dir: &Path, slot: u16, topology: &Topology) -> Result<Scan, Fatal> {
+fn look(dir: &Path, slot: u16, topology: &Topology, past: Past) -> Result<Scan, Fatal> {
     let slot_of = |tube: &[u8]| topology.slot_of(tube);
     let id_fits = |id| topology.id_fits(slot, id);
+    let all = Policy { power_failed: past.power_failed, seed: past.seed, ..Policy::default() };
     // With one slot every tube and every id is its.
     let policy = match topology.slots {
-        1 => Policy::default(),
-        _ => Policy { own_slot: slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits) },
+        1 => all,
+        _ => Policy { own_slot: slot, slot_of: Some(&slot_of), id_fits: Some(&id_fits), ..all },
     };
     let scan = scan(dir, policy).map_err(unusable)?;
     if scan.verdict() != Verdict::Refused {

@@ -1,6 +1,7 @@
 //! Writes logs by hand, whole or broken, for the tests of the reader. Compiled for tests only.
 
 use super::format::{Jobrec, State, VERSION_BYTES, Version, offset};
+use super::seal::{self, Synced};
 
 /// Bytes of a log and where its records start.
 #[derive(Clone)]
@@ -9,7 +10,12 @@ pub struct Log {
     pub bytes: Vec<u8>,
     /// Of each record, and last the end of them all.
     pub bounds: Vec<usize>,
+    /// Of the checksums, and what the next records say.
+    seal: Option<(u64, Synced)>,
 }
+
+/// Of the directory of all sealed logs here.
+pub const SEED: u64 = 0x5eed;
 
 /// A ready job of ten bytes, its times telling jobs apart.
 pub fn job(id: u64) -> Jobrec {
@@ -35,11 +41,33 @@ pub const BODY: &[u8] = b"abcdefgh\r\n";
 
 impl Log {
     pub fn new(version: Version) -> Log {
-        Log { version, bytes: version.number().to_ne_bytes().into(), bounds: vec![VERSION_BYTES] }
+        Log { version, bytes: version.number().to_ne_bytes().into(), bounds: vec![VERSION_BYTES], seal: None }
     }
 
     pub fn v7() -> Log {
         Log::new(Version::V7)
+    }
+
+    /// The file of this number, its records sealed.
+    pub fn sealed(number: u32) -> Log {
+        let mut log = Log::v7();
+        let seed = seal::file_seed(SEED, number);
+        log.bytes.extend(seal::write::mark(seed));
+        log.bounds = vec![log.bytes.len()];
+        log.seal = Some((seed, Synced::UpTo { files_back: 0, offset: 0 }));
+        log
+    }
+
+    /// The next records are written when so much was on disk.
+    pub fn synced(mut self, synced: Synced) -> Log {
+        self.seal = Some((self.seal.expect("a sealed log").0, synced));
+        self
+    }
+
+    /// The next records are written when all before them was on disk.
+    pub fn synced_here(self) -> Log {
+        let offset = self.bytes.len() as u32;
+        self.synced(Synced::UpTo { files_back: 0, offset })
     }
 
     pub fn full(mut self, tube: &str, jobrec: Jobrec, body: &[u8]) -> Log {
@@ -101,6 +129,12 @@ impl Log {
     }
 
     fn end(mut self) -> Log {
+        if let Some((seed, synced)) = self.seal {
+            let at = self.bounds[self.bounds.len() - 1];
+            let record = &mut self.bytes[at..];
+            let name_bytes = i32::from_ne_bytes(record[..4].try_into().unwrap()) as usize;
+            seal::write::seal(record, 4 + name_bytes, seed, at as u64, synced);
+        }
         self.bounds.push(self.bytes.len());
         self
     }

@@ -60,6 +60,8 @@ pub enum Cause {
     /// A full record in the state that only a deletion has.
     FullDeletion,
     BodyEnd,
+    /// The record's checksum is another one.
+    Sum,
     /// The records end in zeros, but at this offset there is more.
     MoreBehindZeros(u64),
     SizeChanged {
@@ -76,6 +78,8 @@ pub enum Cause {
     IdReused(u64),
 
     // Files.
+    /// Behind what a power failure took, and never synced.
+    BehindTear,
     FileMissing,
     NameUnread,
     NoFile,
@@ -113,6 +117,7 @@ impl fmt::Display for Cause {
             Cause::Time => write!(f, "a delay, TTR or time that no server writes"),
             Cause::FullDeletion => write!(f, "a deletion with a tube name and a body"),
             Cause::BodyEnd => write!(f, "the job's body does not end in CR LF"),
+            Cause::Sum => write!(f, "the record's checksum is not that of its bytes"),
             Cause::MoreBehindZeros(at) => {
                 write!(f, "the records end here in zeros, but there is more at byte {at}")
             }
@@ -123,6 +128,9 @@ impl fmt::Display for Cause {
                 write!(f, "job {id} is of tube {was} in an earlier record and of tube {now} here")
             }
             Cause::IdReused(id) => write!(f, "job {id} was created at another time in an earlier record"),
+            Cause::BehindTear => {
+                write!(f, "nothing of it was synced when a power failure took something in front of it")
+            }
             Cause::FileMissing => write!(f, "missing, though there are files before and after it"),
             Cause::NameUnread => write!(f, "named like a log, but the server would not read it"),
             Cause::NoFile => write!(f, "named like a log, but not a regular file"),

@@ -1,4 +1,5 @@
-//! The highest ids that a log directory has handed out, so that none comes twice: `ids.toml` beside the logs.
+//! The highest ids that a log directory has handed out, so that none comes twice, and what else has to outlive the
+//! logs: `ids.toml` beside them.
 //!
 //! As long as a log has a record of an id, the log itself tells. So the file has to know two things more:
 //!
@@ -9,6 +10,9 @@
 //!   raised a block ahead, synced, before an id beyond it is told to anybody, and counts only after the
 //!   machine was started anew (`boot`) without an orderly end of ours in between. So ids go on without a gap
 //!   after any kill, and with a gap of less than a block after a power failure.
+//!
+//! The same tells whether the machine may have stopped while a server wrote here. `seed` is that of the logs'
+//! checksums (`seal`), for a log whose begin is lost.
 //!
 //! A server that does not know the file goes on above the highest id in the log; the file's numbers are lower
 //! bounds, so that the directory can be handed there and back.
@@ -26,8 +30,8 @@ use serde::Deserialize;
 /// Its name in a log's directory.
 pub const IDS_FILE: &str = "ids.toml";
 
-/// Raised for any change of the file.
-const FORMAT: u32 = 1;
+/// Raised for any change of the file. 1 had no seed.
+const FORMAT: u32 = 2;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -36,7 +40,21 @@ struct Ids {
     format: u32,
     forgotten: u64,
     reserved: u64,
+    /// 0: none. TOML has integers of 63 bits.
+    #[serde(default)]
+    seed: u64,
     boot: String,
+}
+
+/// What is known of a directory before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Past {
+    /// The highest id that is ruled out, 0 without one.
+    pub used_up: u64,
+    /// The machine was started anew without an orderly end of the server that wrote here last.
+    pub power_failed: bool,
+    /// Of the checksums in the logs.
+    pub seed: Option<u64>,
 }
 
 /// Why the file can't be used.
@@ -61,14 +79,24 @@ pub struct IdFloor {
     block: u64,
 }
 
+/// What the directory's file says, if there is one.
+pub fn past(dir: &Path) -> Result<Past, IdsError> {
+    let boot = boot_id();
+    Ok(load(dir)?.map_or_else(Past::default, |ids| Past {
+        used_up: ids.used_up(&boot),
+        power_failed: ids.reserved > 0 && !ids.same_boot(&boot),
+        seed: (ids.seed > 0).then_some(ids.seed),
+    }))
+}
+
 /// The highest id that the directory's file rules out, 0 without one.
 pub fn used_up(dir: &Path) -> Result<u64, IdsError> {
-    Ok(load(dir)?.map_or(0, |ids| ids.used_up(&boot_id())))
+    Ok(past(dir)?.used_up)
 }
 
 /// Makes the file for a directory whose ids up to `last_id` were handed out, durably but for its name.
 pub fn store(dir: &Path, last_id: u64) -> Result<(), IdsError> {
-    let ids = Ids { format: FORMAT, forgotten: last_id, reserved: 0, boot: String::new() };
+    let ids = Ids { format: FORMAT, forgotten: last_id, reserved: 0, seed: 0, boot: String::new() };
     replace(dir, &ids).map(|_| ())
 }
 
@@ -77,9 +105,12 @@ impl IdFloor {
     /// is how far ids are reserved ahead.
     pub fn open(dir: &Path, last_id: u64, block: u64) -> Result<IdFloor, IdsError> {
         let boot = boot_id();
-        let forgotten = load(dir)?.map_or(0, |ids| ids.used_up(&boot));
+        let before = load(dir)?;
+        let forgotten = before.as_ref().map_or(0, |ids| ids.used_up(&boot));
         let known = last_id.max(forgotten);
-        let ids = Ids { format: FORMAT, forgotten, reserved: known.saturating_add(block), boot };
+        let seed = before.map(|ids| ids.seed).filter(|seed| *seed > 0);
+        let seed = seed.unwrap_or_else(|| fastrand::u64(1..1 << 63));
+        let ids = Ids { format: FORMAT, forgotten, reserved: known.saturating_add(block), seed, boot };
         let file = replace(dir, &ids)?;
         let synced = File::open(dir).and_then(|dir| dir.sync_all());
         synced.map_err(|source| io_error(dir, "syncing the directory", source))?;
@@ -89,6 +120,11 @@ impl IdFloor {
     /// No id up to this one is to be handed out.
     pub fn last_id(&self) -> u64 {
         self.known
+    }
+
+    /// Of the checksums in this directory.
+    pub fn seed(&self) -> u64 {
+        self.ids.seed
     }
 
     /// To be called before a file of the log is unlinked; `last_id` is the highest id handed out so far.
@@ -125,17 +161,22 @@ impl IdFloor {
 
 impl Ids {
     fn used_up(&self, boot: &str) -> u64 {
-        if self.boot == boot && !boot.is_empty() { self.forgotten } else { self.forgotten.max(self.reserved) }
+        if self.same_boot(boot) { self.forgotten } else { self.forgotten.max(self.reserved) }
+    }
+
+    fn same_boot(&self, boot: &str) -> bool {
+        self.boot == boot && !boot.is_empty()
     }
 
     /// Always of the same length.
     fn text(&self) -> String {
         format!(
             "# Ids that were handed out here. Written by trellis; do not edit.\nformat = {}\nforgotten = {:<20}\n\
-             reserved = {:<20}\nboot = {:<66}\n",
+             reserved = {:<20}\nseed = {:<20}\nboot = {:<66}\n",
             self.format,
             self.forgotten,
             self.reserved,
+            self.seed,
             format!("\"{}\"", self.boot)
         )
     }
@@ -152,8 +193,8 @@ fn load(dir: &Path) -> Result<Option<Ids>, IdsError> {
     };
     let damaged = |reason: String| IdsError::Damaged { path: path.clone(), reason };
     let ids: Ids = toml::from_str(&text).map_err(|e| damaged(e.message().replace('\n', " ")))?;
-    if ids.format != FORMAT {
-        return Err(damaged(format!("its format is {}, this program knows format {FORMAT}", ids.format)));
+    if !(1..=FORMAT).contains(&ids.format) {
+        return Err(damaged(format!("its format is {}, this program knows {FORMAT}", ids.format)));
     }
     Ok(Some(ids))
 }
@@ -250,9 +291,34 @@ mod tests {
     }
 
     #[test]
+    fn power_failure_is_known_until_the_next_start_and_not_after_an_orderly_end() {
+        let dir = TempDir::new();
+        assert_eq!(past(&dir).unwrap(), Past::default());
+        let floor = open(&dir, 10);
+        let seed = floor.seed();
+        assert_eq!(past(&dir).unwrap(), Past { used_up: 0, power_failed: false, seed: Some(seed) });
+        reboot(&dir);
+        assert_eq!(past(&dir).unwrap(), Past { used_up: 10 + BLOCK, power_failed: true, seed: Some(seed) });
+        let floor = open(&dir, 10);
+        assert!(!past(&dir).unwrap().power_failed && floor.seed() == seed);
+        floor.close().unwrap();
+        reboot(&dir);
+        assert!(!past(&dir).unwrap().power_failed);
+    }
+
+    #[test]
+    fn file_of_the_format_without_a_seed_gets_one() {
+        let dir = TempDir::new();
+        fs::write(dir.join(IDS_FILE), "format = 1\nforgotten = 7\nreserved = 9\nboot = \"b\"\n").unwrap();
+        assert_eq!(past(&dir).unwrap(), Past { used_up: 9, power_failed: true, seed: None });
+        assert!(open(&dir, 0).seed() > 0);
+    }
+
+    #[test]
     fn file_is_of_one_length_below_a_sector_whatever_is_in_it() {
-        let text =
-            |n: u64, boot: &str| Ids { format: FORMAT, forgotten: n, reserved: n, boot: boot.into() }.text();
+        let text = |n: u64, boot: &str| {
+            Ids { format: FORMAT, forgotten: n, reserved: n, seed: n, boot: boot.into() }.text()
+        };
         let (shortest, longest) = (text(0, ""), text(u64::MAX >> 1, &"b".repeat(64)));
         assert_eq!(shortest.len(), longest.len());
         assert!(longest.len() <= 512);
@@ -271,7 +337,8 @@ mod tests {
     #[test]
     fn damaged_file_is_named_with_the_way_out() {
         let dir = TempDir::new();
-        for bytes in [&b""[..], b"\xff\xfe", b"format = 2\nforgotten = 1\nreserved = 1\nboot = \"\"\n", b"{"]
+        for bytes in
+            [&b""[..], b"\xff\xfe", b"format = 3\nforgotten = 1\nreserved = 1\nseed = 1\nboot = \"\"\n", b"{"]
         {
             fs::write(dir.join(IDS_FILE), bytes).unwrap();
             let message = used_up(&dir).unwrap_err().to_string();

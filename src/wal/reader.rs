@@ -1,22 +1,26 @@
 //! The records of one log file, one after another, with nothing but the file to go by.
 //!
-//! Gives whole records only. Bodies are not read: of a body only the last two bytes are looked at. What can't
+//! Gives whole records only. Of a body only the last two bytes are looked at. What can't
 //! be a record stops the reader, with a cause and whether a crash can have left it: a crash leaves a record
 //! that stops somewhere, and behind it nothing or the zeros that the file was made of.
 //!
-//! Not seen, because the bytes are those of a whole record: a short record that a crash cut between the
-//! job's times and its state, so that it reads as a deletion.
+//! In a sealed file (`seal`) each record's checksum is compared, for which bodies are read after all. Not seen in
+//! others, because the bytes are those of a whole record: a short record that a crash cut between the job's times
+//! and its state, so that it reads as a deletion; and a body that lost a part in its middle.
 
 use std::io;
 use std::ops::Range;
+
+use xxhash_rust::xxh64::Xxh64;
 
 use super::finding::Cause;
 use super::format::{
     BODY_BYTES_MAX, BODY_BYTES_MIN, BadJobrec, Jobrec, State, TubeName, VERSION_BYTES, Version, jobrec_id,
     offset,
 };
+use super::seal::{self, MARK_BYTES, Seal, Synced};
 use super::source::{Source, Window};
-use crate::limits;
+use crate::limits::{self, DISK_BLOCK_BYTES};
 
 /// A whole record.
 // offset < jobrec_at < end; a body ends at `end`
@@ -29,6 +33,8 @@ pub struct Record {
     pub kind: RecordKind,
     /// `body_size` is bounded, and so are `delay` and `ttr`.
     pub jobrec: Jobrec,
+    /// In a sealed file only.
+    pub synced: Option<Synced>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
@@ -76,6 +82,8 @@ pub struct Reader<'a> {
     window: Window<'a>,
     version: Version,
     position: u64,
+    /// Of the checksums; `None`: it has none.
+    seed: Option<u64>,
 }
 
 impl<'a> Reader<'a> {
@@ -91,15 +99,35 @@ impl<'a> Reader<'a> {
         let bytes = window.bytes(0, VERSION_BYTES)?;
         let number = i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
         match Version::from_number(number) {
-            Some(version) => Ok(Opened::Log(Reader { window, version, position: VERSION_BYTES as u64 })),
+            Some(version) => Ok(Opened::Log(Reader::behind(window, version)?)),
             None if number == 0 && window.first_nonzero(0)?.is_none() => Ok(Opened::Empty),
             None => stop(Cause::Version(number)),
         }
     }
 
+    fn behind(mut window: Window<'a>, version: Version) -> io::Result<Reader<'a>> {
+        let begin = VERSION_BYTES as u64;
+        let mark_end = begin + MARK_BYTES as u64;
+        let may_have_mark = version == Version::V7 && window.length() >= mark_end;
+        let mark = if may_have_mark { window.bytes(begin, MARK_BYTES)? } else { &[] };
+        let seed = seal::mark_seed(mark);
+        let position = if seed.is_some() { mark_end } else { begin };
+        Ok(Reader { window, version, position, seed })
+    }
+
     /// For a file whose version can't be read: from its first record on, as if it were of this one.
     pub(super) fn behind_version(source: impl Source + 'a, version: Version) -> Reader<'a> {
-        Reader { window: Window::new(source), version, position: VERSION_BYTES as u64 }
+        Reader { window: Window::new(source), version, position: VERSION_BYTES as u64, seed: None }
+    }
+
+    /// For a sealed file whose begin can't be read.
+    pub(super) fn behind_mark(source: impl Source + 'a, seed: u64) -> Reader<'a> {
+        Reader { seed: Some(seed), ..Reader::behind_version(source, Version::V7) }
+    }
+
+    /// Whether its records have checksums.
+    pub fn is_sealed(&self) -> bool {
+        self.seed.is_some()
     }
 
     pub fn version(&self) -> Version {
@@ -205,7 +233,8 @@ impl<'a> Reader<'a> {
         if jobrec_id(self.window.bytes(jobrec_at, jobrec_bytes)?) == 0 {
             return Ok(match (self.window.first_nonzero(jobrec_at)?, name_bytes) {
                 (None, 0) => Ok(None),
-                (None, _) => Err(Cause::NameOnly),
+                (None, _) if self.name_can_be_cut(name_at, name_bytes)? => Err(Cause::NameOnly),
+                (None, _) => Err(Cause::NameIllegal),
                 (Some(at), _) => Err(Cause::MoreBehindZeros(at)),
             });
         }
@@ -220,17 +249,113 @@ impl<'a> Reader<'a> {
             return Ok(Err(if cut { Cause::JobrecCut } else { cause }));
         }
         if !full {
-            return Ok(Ok(Some(Record { offset, end: behind, kind: RecordKind::Short, jobrec })));
+            let record = Record { offset, end: behind, kind: RecordKind::Short, jobrec, synced: None };
+            return self.sealed(record, jobrec_at);
         }
         let Some(tube) = TubeName::new(self.window.bytes(name_at, name_bytes)?) else {
             return Ok(Err(Cause::NameIllegal));
         };
         // Bounded by `unlikely`: a positive number.
         let body = behind..behind + jobrec.body_size as u64;
-        if let Some(cause) = self.body_fault(&body)? {
-            return Ok(Err(cause));
+        if !self.is_sealed() {
+            if let Some(cause) = self.body_fault(&body)? {
+                return Ok(Err(cause));
+            }
         }
-        Ok(Ok(Some(Record { offset, end: body.end, kind: RecordKind::Full { tube, body }, jobrec })))
+        let end = body.end;
+        let record = Record { offset, end, kind: RecordKind::Full { tube, body }, jobrec, synced: None };
+        self.sealed(record, jobrec_at)
+    }
+
+    /// Whether there is a name, or the front part of one and zeros.
+    fn name_can_be_cut(&mut self, at: u64, count: usize) -> io::Result<bool> {
+        let name = self.window.bytes(at, count)?;
+        let written = name.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Ok(written == 0 || TubeName::new(&name[..written]).is_some())
+    }
+
+    /// The record, if its checksum is right where there is one.
+    fn sealed(&mut self, mut record: Record, jobrec_at: u64) -> io::Result<Result<Option<Record>, Cause>> {
+        let Some(seed) = self.seed else { return Ok(Ok(Some(record))) };
+        let head = self.head(seed, record.offset, jobrec_at)?;
+        if !head.fits() {
+            let last = jobrec_at + self.version.jobrec_bytes() as u64 - 1;
+            let cut = !head.has_end && self.all_zero_from(last)?;
+            return Ok(Err(if cut { Cause::JobrecCut } else { Cause::Sum }));
+        }
+        record.synced = Some(head.seal.synced);
+        let RecordKind::Full { body, .. } = &record.kind else {
+            return Ok(if head.seal.fits(head.sum) { Ok(Some(record)) } else { Err(Cause::Sum) });
+        };
+        if body.end <= self.window.length() && head.seal.fits(self.body_sum(body.clone(), head.sum)?) {
+            return Ok(Ok(Some(record)));
+        }
+        Ok(Err(self.body_fault(body)?.unwrap_or(Cause::Sum)))
+    }
+
+    fn head(&mut self, seed: u64, offset: u64, jobrec_at: u64) -> io::Result<Head> {
+        let count = (jobrec_at - offset) as usize + self.version.jobrec_bytes();
+        let mut head = [0; LONGEST_FIXED_PART];
+        let head = &mut head[..count];
+        head.copy_from_slice(self.window.bytes(offset, count)?);
+        let jobrec = &mut head[(jobrec_at - offset) as usize..];
+        let has_end = seal::has_end(jobrec);
+        let seal = seal::take(jobrec);
+        Ok(Head { sum: seal::head_sum(seed, offset, head), seal, has_end })
+    }
+
+    fn body_sum(&mut self, body: Range<u64>, seed: u64) -> io::Result<u64> {
+        let mut state = Xxh64::new(seed);
+        let mut at = body.start;
+        while at < body.end {
+            let count = (body.end - at).min(limits::WAL_WINDOW_BYTES as u64) as usize;
+            state.update(self.window.bytes(at, count)?);
+            at += count as u64;
+        }
+        Ok(state.digest())
+    }
+
+    /// Whether a disk that lost a block can have made what is at this offset no record. Such a block is as it was
+    /// between two writes: zero to its end, from its begin or from where a write began. Writes begin with a part
+    /// of a record.
+    pub(super) fn has_lost_block(&mut self, offset: u64) -> io::Result<bool> {
+        let written = self.written_end()?;
+        let name_at = offset + self.version.name_length_bytes() as u64;
+        let mut parts = vec![offset, name_at];
+        let mut end = written.min(offset + LONGEST_FIXED_PART as u64);
+        if let Some((jobrec_at, body)) = self.likely_parts(offset)? {
+            parts.extend([jobrec_at, body.start]);
+            end = written.min(body.end);
+        }
+        let mut at = offset;
+        while at < end {
+            let edge = end.min((at / DISK_BLOCK_BYTES + 1) * DISK_BLOCK_BYTES);
+            let bytes = self.window.bytes(at, (edge - at) as usize)?;
+            let zeros_from = at + bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
+            if [at].iter().chain(&parts).any(|part| (zeros_from.max(at)..edge).contains(part)) {
+                return Ok(true);
+            }
+            at = edge;
+        }
+        Ok(false)
+    }
+
+    /// Where the job record and the body of the record at this offset are, if its head is right.
+    fn likely_parts(&mut self, offset: u64) -> io::Result<Option<(u64, Range<u64>)>> {
+        let Some(seed) = self.seed else { return Ok(None) };
+        if offset + LONGEST_FIXED_PART as u64 > self.window.length() {
+            return Ok(None);
+        }
+        let Ok(name_bytes) = self.name_bytes(offset)? else { return Ok(None) };
+        let jobrec_at = offset + (self.version.name_length_bytes() + name_bytes) as u64;
+        if !self.head(seed, offset, jobrec_at)?.fits() {
+            return Ok(None);
+        }
+        let jobrec_bytes = self.version.jobrec_bytes();
+        let jobrec = Jobrec::decode(self.version, self.window.bytes(jobrec_at, jobrec_bytes)?);
+        let likely = jobrec.ok().filter(|jobrec| name_bytes > 0 && unlikely(jobrec, true).is_none());
+        let body_at = jobrec_at + jobrec_bytes as u64;
+        Ok(likely.map(|jobrec| (jobrec_at, body_at..body_at + jobrec.body_size as u64)))
     }
 
     fn name_bytes(&mut self, offset: u64) -> io::Result<Result<usize, Cause>> {
@@ -252,6 +377,21 @@ impl<'a> Reader<'a> {
         }
         let cut = self.all_zero_from(body.end - 1)?;
         Ok(Some(if cut { Cause::BodyCut } else { Cause::BodyEnd }))
+    }
+}
+
+/// A sealed record's part in front of its body.
+struct Head {
+    /// Of its bytes as they are.
+    sum: u64,
+    seal: Seal,
+    /// The last byte of the job record is not zero, as it must not be.
+    has_end: bool,
+}
+
+impl Head {
+    fn fits(&self) -> bool {
+        self.has_end && self.seal.fits_head(self.sum)
     }
 }
 

@@ -5,6 +5,8 @@
 //! A torn tail is what a crash leaves: a record that stops somewhere, with nothing behind it in this file
 //! and nothing at all in later ones. (Two tears that the core itself takes for the end of a file are no
 //! damage in an older file either: stock goes on in a new file after a crash and leaves them there.)
+//!
+//! When the machine has stopped, more can be missing, and `tear` says what of it is one.
 
 use std::fs;
 use std::io;
@@ -15,7 +17,9 @@ use super::finding::{Cause, Finding, Verdict, WalError};
 use super::format::Version;
 use super::jobs::{Job, JobTable, objection};
 use super::reader::{Next, Opened, Reader, Record, RecordKind, Stop};
+use super::seal;
 use super::source::{FileSource, Source};
+use super::tear::Tear;
 use crate::limits;
 
 /// The owner of a tube name.
@@ -31,6 +35,10 @@ pub struct Policy<'a> {
     pub own_slot: u16,
     pub slot_of: Option<SlotOf<'a>>,
     pub id_fits: Option<IdFits<'a>>,
+    /// The machine may have stopped while a server wrote here: blocks may be lost in any order.
+    pub power_failed: bool,
+    /// Of the checksums in this directory.
+    pub seed: Option<u64>,
 }
 
 /// What a scan saw of one file.
@@ -58,6 +66,8 @@ pub struct Scan<J = JobTable> {
     pub max_id: u64,
     /// As they are kept.
     pub jobs: J,
+    /// What is in files before this one is known to be on disk.
+    pub unsynced_from: u32,
 }
 
 impl<J> Scan<J> {
@@ -85,6 +95,12 @@ impl<J> Scan<J> {
     /// compact fails with a line on stderr: some ten thousand lines a command.
     pub fn unwritten_head(&self) -> impl Iterator<Item = u32> {
         self.files.iter().take_while(|file| file.version.is_none()).map(|file| file.number)
+    }
+
+    /// The files behind all that anything is in, from the end: to be removed in this order. The core would say of
+    /// each that it can't be read.
+    pub fn unwritten_tail(&self) -> impl Iterator<Item = u32> {
+        self.files.iter().rev().take_while(|file| file.version.is_none()).map(|file| file.number)
     }
 }
 
@@ -160,7 +176,12 @@ pub fn scan(dir: &Path, policy: Policy<'_>) -> Result<Scan, WalError> {
 
 /// The same; `watch` is told, now and then, how many more bytes were read.
 pub fn scan_watched(dir: &Path, policy: Policy<'_>, watch: &dyn Fn(u64)) -> Result<Scan, WalError> {
-    scan_keeping(dir, policy, watch, JobTable::default())
+    let scan = scan_keeping(dir, policy, watch, JobTable::default())?;
+    if policy.power_failed && scan.verdict() == Verdict::Refused {
+        // Then as it is seen without that: all that is there, up to each damage.
+        return scan_keeping(dir, Policy { power_failed: false, ..policy }, &|_| {}, JobTable::default());
+    }
+    Ok(scan)
 }
 
 /// Reads them without following any job: so records that contradict each other are not found.
@@ -168,7 +189,8 @@ pub fn scan_records(dir: &Path, policy: Policy<'_>) -> Result<Scan<()>, WalError
     scan_keeping(dir, policy, &|_| {}, ())
 }
 
-/// The same as `scan`; the records go to the keeper.
+/// The same as `scan`, but for a refused directory where the machine may have stopped: then nothing that is behind
+/// the first damage is read. The records go to the keeper.
 pub(super) fn scan_keeping<K: Keeper>(
     dir: &Path,
     policy: Policy<'_>,
@@ -218,6 +240,8 @@ pub struct Replay<'p, K = JobTable> {
     gaps: Vec<Finding>,
     max_id: u64,
     jobs: K,
+    unsynced_from: u32,
+    tear: Option<Tear>,
 }
 
 impl<'p> Replay<'p> {
@@ -239,33 +263,58 @@ impl<'p, K: Keeper> Replay<'p, K> {
             gaps: Vec::new(),
             max_id: 0,
             jobs: keeper,
+            unsynced_from: 0,
+            tear: None,
         }
     }
 
     /// The next file. Panics unless its number is above those before.
     pub fn file(&mut self, number: u32, source: &dyn Source) -> Result<(), ReplayError> {
-        if let Some(last) = self.files.last() {
-            assert!(number > last.number, "files are read in the order of their numbers");
-            if number > last.number + 1 {
+        let before = self.files.last().map(|file| file.number);
+        assert!(before.is_none_or(|before| number > before), "files are read in the order of their numbers");
+        self.files.push(FileReport { number, bytes: source.length(), version: None, records: 0, end: 0 });
+        if let Some(before) = before.filter(|before| number > before + 1) {
+            let (file, cause) = (before + 1, Cause::FileMissing);
+            if self.policy.power_failed && self.tear.is_none() {
+                self.tear = Some(Tear::new(file, 0, cause));
+            } else if self.tear.is_none() {
                 // The core deletes from the lowest number up: it leaves no gap.
-                let (file, cause) = (last.number + 1, Cause::FileMissing);
                 self.gaps.push(Finding::Damaged { file, offset: 0, cause });
             }
         }
-        self.files.push(FileReport { number, bytes: source.length(), version: None, records: 0, end: 0 });
+        let seed = self.policy.seed.map(|seed| seal::file_seed(seed, number));
+        if let Some(tear) = &mut self.tear {
+            return Ok(tear.look_at_file(number, source, seed)?);
+        }
         let stop = match Reader::open(source)? {
             Opened::Empty => None,
-            Opened::Stopped(stop) => Some(stop),
+            Opened::Stopped(stop) => match seed.filter(|_| self.policy.power_failed) {
+                Some(seed) => self.torn(number, &mut Reader::behind_mark(source, seed), stop)?,
+                None => Some(stop),
+            },
             Opened::Log(reader) => self.records(number, reader)?,
         };
         self.stops.extend(stop.map(|stop| (number, stop)));
         Ok(())
     }
 
-    pub fn finish(self) -> Scan<K> {
+    /// The stop, unless a power failure can have made it: then nothing from there on counts.
+    fn torn(&mut self, number: u32, reader: &mut Reader<'_>, stop: Stop) -> io::Result<Option<Stop>> {
+        let possible = self.policy.power_failed && reader.is_sealed();
+        if !possible || !(stop.cause.is_cut() || reader.has_lost_block(stop.offset)?) {
+            return Ok(Some(stop));
+        }
+        let mut tear = Tear::new(number, stop.offset, stop.cause);
+        tear.look_behind(number, reader)?;
+        self.tear = Some(tear);
+        Ok(None)
+    }
+
+    pub fn finish(mut self) -> Scan<K> {
         // The last file that anything was written to, whole or not.
         let written = self.files.iter().filter(|file| file.records > 0).map(|file| file.number);
-        let last = written.chain(self.stops.iter().map(|(number, _)| *number)).max();
+        let stopped = self.stops.iter().map(|(number, _)| *number);
+        let last = written.chain(stopped).chain(self.tear.as_ref().map(|tear| tear.file)).max();
         let stops = self.stops.into_iter().map(|(file, Stop { offset, cause })| {
             if cause.is_cut() && (Some(file) == last || cause.core_stops_there()) {
                 Finding::TornTail { file, offset, cause }
@@ -274,6 +323,7 @@ impl<'p, K: Keeper> Replay<'p, K> {
             }
         });
         let mut findings: Vec<Finding> = stops.chain(self.gaps).chain(self.foreign).collect();
+        findings.extend(self.tear.take().into_iter().flat_map(|tear| tear.findings(&self.files)));
         findings.sort_by_key(|finding| match finding {
             Finding::OddFile { .. } => (0, 0),
             Finding::TornTail { file, offset, .. }
@@ -287,6 +337,7 @@ impl<'p, K: Keeper> Replay<'p, K> {
             findings_left_off: self.foreign_left_off,
             max_id: self.max_id,
             jobs: self.jobs,
+            unsynced_from: self.unsynced_from,
         }
     }
 
@@ -298,7 +349,7 @@ impl<'p, K: Keeper> Replay<'p, K> {
             let end = reader.position();
             match reader.next()? {
                 Next::End => break (None, end),
-                Next::Stopped(stop) => break (Some(stop), end),
+                Next::Stopped(stop) => break (self.torn(number, &mut reader, stop)?, end),
                 Next::Record(record) => {
                     if let Some(cause) = self.apply(number, &record, &mut reader)? {
                         break (Some(Stop { offset: record.offset, cause }), end);
@@ -328,6 +379,8 @@ impl<'p, K: Keeper> Replay<'p, K> {
             return Ok(Some(cause));
         }
         self.max_id = self.max_id.max(record.jobrec.id);
+        let synced = record.synced.and_then(|synced| synced.place(file));
+        self.unsynced_from = synced.map_or(0, |(file, _)| file);
         self.judge_place(file, record);
         Ok(None)
     }

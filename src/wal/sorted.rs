@@ -97,13 +97,13 @@ impl JobSorter {
             let mentions = Sorter::new(&self.dir, self.bound / 2);
             let keeper = Mentions { ends: &ends, tubes: &mut self.tubes, mentions };
             let scan = scan_keeping(dir, policy, if first { watch } else { &|_| {} }, keeper)?;
-            let Scan { files, findings, findings_left_off, max_id, jobs } = scan;
+            let Scan { files, findings, findings_left_off, max_id, unsynced_from, jobs } = scan;
             let mentions = jobs.mentions.finish()?;
             self.readings.push(None);
             let (found, tally) = self.lives(&mentions)?;
             if found == ends {
                 *self.readings.last_mut().expect("just pushed") = Some(log);
-                return Ok(Scan { files, findings, findings_left_off, max_id, jobs: tally });
+                return Ok(Scan { files, findings, findings_left_off, max_id, unsynced_from, jobs: tally });
             }
             ends = found;
         }

@@ -3,6 +3,8 @@
  *
  * POWER_DIR    the directory, as the kernel names it
  * POWER_TRACE  a file that gets a record for each call that has succeeded
+ * POWER_KILL   a number: the process kills itself behind so many noted writes,
+ * POWER_ONCE   but only if it can remove this file
  *
  * A record: one byte for the call, then the length of the first name and of the second (2 bytes each), the offset or
  * length (8), the bytes of data (4), all in the machine's byte order; then names and data. Names are those in the
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,12 +30,14 @@
 
 static const char *directory;
 static int trace = -1;
+static long writes_left;
 
 __attribute__((constructor)) static void
 start(void)
 {
     const char *file = getenv("POWER_TRACE");
     directory = getenv("POWER_DIR");
+    writes_left = getenv("POWER_KILL") ? atol(getenv("POWER_KILL")) : 0;
     if (file && directory)
         trace = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
@@ -75,6 +80,9 @@ note(char call, const char *name, const char *other, uint64_t number, const void
     ssize_t whole = sizeof head + names[0] + names[1] + length;
     if (syscall(SYS_writev, trace, parts, 4) != whole)
         abort(); /* without this record all that follow would lie */
+    if (call == 'w' && writes_left && --writes_left == 0
+        && syscall(SYS_unlinkat, AT_FDCWD, getenv("POWER_ONCE"), 0) == 0)
+        kill(getpid(), SIGKILL);
 }
 
 static void

@@ -107,7 +107,7 @@ fn tube_and_id_of_another_slot_are_refused_naming_both() {
     let place = |slot: usize| log.join(format!("slot-{slot:03}"));
     fs::copy(place(owner).join("binlog.1"), place(stranger).join("binlog.1")).unwrap();
     let tube = format!(
-        "slot-{stranger:03}/binlog.1 at byte 4: tube default belongs to slot {owner}, but this is the log of slot {stranger}"
+        "slot-{stranger:03}/binlog.1 at byte 88: tube default belongs to slot {owner}, but this is the log of slot {stranger}"
     );
     refused(four(), &place(stranger), &[&tube, &format!("id {id} is not of slot {stranger}")]);
 }
@@ -124,6 +124,24 @@ fn files_that_were_never_written_are_removed_from_the_front() {
     client.ask("delete 1\r\n", "DELETED\r\n");
     assert!(!log.join("binlog.1").exists() && !log.join("binlog.2").exists());
     assert!(!server.log().contains("head holds no jlist"), "{}", server.log());
+}
+
+/// The core takes each of them for a fault: "Errors reading one or more WAL files… You may be missing data".
+#[test]
+fn files_that_were_never_written_are_no_alarm() {
+    let log = stock_log(&["one"]);
+    fs::write(log.join("binlog.2"), vec![0; 4096]).unwrap();
+    fs::write(log.join("binlog.3"), b"").unwrap();
+    fs::write(log.join("binlog.4"), 7_i32.to_ne_bytes()).unwrap();
+    fs::write(log.join("binlog.5"), vec![0; 4096]).unwrap();
+    fs::write(log.join("binlog.6"), b"").unwrap();
+    let server = trellis(log.path()).start();
+    assert_found(&mut server.connect("A"), 1, "one");
+    for (number, what) in [(2, "begun"), (3, "begun"), (5, "removed"), (6, "removed")] {
+        let line = format!("binlog.{number}: was never written to; {what}");
+        assert!(server.log().contains(&line), "{line}: {}", server.log());
+    }
+    assert!(!server.log().contains("missing data"), "{}", server.log());
 }
 
 #[test]

@@ -23,6 +23,7 @@ typedef struct core_options {
     int has_default;            /* 1: this slot owns the tube "default" */
     const char *wal_dir;        /* NULL: no log */
     int wal_file_bytes;
+    uint64_t wal_seed;          /* of the checksums in this directory */
     const char *falloc_pattern; /* tests only: "1,0,1" lets the n-th file be made or fail with ENOSPC */
 } core_options;
 
@@ -96,8 +97,16 @@ typedef struct core_wal_chore {
 } core_wal_chore;
 
 int core_wal_flush(void);   /* 0, or an errno: the slot must stop without releasing a reply */
-int core_wal_written_fd(void); /* the file written since the last call, -1: none */
+int core_wal_written_fd(void); /* the file that got records since the last call, -1: none */
 int core_wal_next_chore(core_wal_chore *chore); /* 1: filled in, 0: none left */
 void core_wal_chore_free(core_wal_chore *chore);
+
+/* A place in the log. Each record says how far the log was surely on disk when it was written. */
+typedef struct core_wal_place {
+    uint32_t file, offset;
+} core_wal_place;
+
+void core_wal_end(core_wal_place *place); /* behind all that was logged */
+void core_wal_synced(const core_wal_place *place); /* all in front of it is on disk */
 
 #endif

@@ -30,6 +30,16 @@ int wal_io_truncate(int fd, off_t len);
 int wal_io_close(int fd);
 int wal_io_fsync(int fd);
 int wal_io_unlink(const char *path);
+extern int wal_io_written; /* the file that got records since core_wal_written_fd, -1: none */
+
+/* wal_sum.c: checksums of what is written */
+struct File;
+struct Job;
+enum { WAL_MARK_BYTES = 84 }; /* in each file, beside what the core counts */
+void wal_sum_start(uint64_t seed);
+void wal_sum_open(struct File *f);
+int wal_sum_full(struct File *f, struct Job *j);
+int wal_sum_short(struct File *f, struct Job *j);
 
 /* walg_unit.c: moves jobs out of the oldest files while the log is more than thrice its live bytes */
 struct Wal;

@@ -1,6 +1,7 @@
 /* The log's descriptor calls. The core writes a record in four pieces, syncs in the middle of a command and
  * unlinks an old file before the moved record is written; here pieces are gathered until the batch ends,
  * and whatever must not happen before they are on file (closing, unlinking) becomes a chore for the caller. */
+#define _GNU_SOURCE /* fallocate */
 #include "core.h"
 #include "shim.h"
 
@@ -25,7 +26,7 @@ static unsigned char ahead[64 << 10]; /* read from ahead_fd and not yet taken: f
 static int ahead_fd = -1;
 static size_t ahead_at, ahead_len;
 
-static int written_fd = -1; /* written to since core_wal_written_fd */
+int wal_io_written = -1;    /* got records since core_wal_written_fd */
 static int failure;         /* errno of the first write that failed; never cleared */
 
 struct chore {
@@ -110,8 +111,8 @@ core_wal_flush(void)
 int
 core_wal_written_fd(void)
 {
-    int fd = written_fd;
-    written_fd = -1;
+    int fd = wal_io_written;
+    wal_io_written = -1;
     return fd;
 }
 
@@ -121,7 +122,7 @@ wal_io_write(int fd, const void *buf, size_t n)
 {
     if (fd != gathered_fd || gathered_len + n > GATHER_BYTES)
         core_wal_flush();
-    gathered_fd = written_fd = fd;
+    gathered_fd = wal_io_written = fd;
     if (n > GATHER_BYTES) {
         write_all(fd, buf, n);
     } else {
@@ -171,7 +172,7 @@ wal_io_truncate(int fd, off_t len)
 {
     if (fd == gathered_fd)
         core_wal_flush();
-    return ftruncate(fd, len);
+    return ftruncate(fd, len + WAL_MARK_BYTES);
 }
 
 int
@@ -185,8 +186,8 @@ wal_io_close(int fd)
         core_wal_flush();
         gathered_fd = -1;
     }
-    if (fd == written_fd)
-        written_fd = -1;
+    if (fd == wal_io_written)
+        wal_io_written = -1;
     add_chore(CORE_WAL_CLOSE, fd, NULL);
     return 0;
 }
@@ -209,6 +210,19 @@ wal_io_unlink(const char *path)
     return 0;
 }
 
+/* Room for the mark behind the file's own bytes. It does not change the size, where the file system has that. */
+static int
+falloc_mark(int fd, off_t size)
+{
+    static const unsigned char zeros[WAL_MARK_BYTES];
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, size, WAL_MARK_BYTES) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return errno;
+    ssize_t w = write(fd, zeros, sizeof zeros);
+    return w == (ssize_t)sizeof zeros ? 0 : w == -1 ? errno : ENOSPC;
+}
+
 /* Gives a new file its zeros, as the core's own rawfalloc does but in larger writes: whole blocks of 4096.
  * Returns 0 or an errno, and leaves the offset at 0. */
 int
@@ -221,7 +235,7 @@ wal_io_falloc(int fd, int len)
         if (c != '1')
             return ENOSPC;
     }
-    off_t left = ((off_t)len + 4095) / 4096 * 4096;
+    off_t size = ((off_t)len + 4095) / 4096 * 4096, left = size;
     while (left > 0) {
         ssize_t w = write(fd, zeros, left < (off_t)sizeof zeros ? (size_t)left : sizeof zeros);
         if (w == -1 && errno == EINTR)
@@ -230,6 +244,9 @@ wal_io_falloc(int fd, int len)
             return w == 0 ? ENOSPC : errno;
         left -= w;
     }
+    int r = falloc_mark(fd, size);
+    if (r)
+        return r;
     add_chore(CORE_WAL_SYNC_DIR, -1, NULL);
     return lseek(fd, 0, SEEK_SET) == -1 ? errno : 0;
 }

@@ -1,4 +1,4 @@
-/* walg.c whose syncs and unlinks wait for the end of the batch. */
+/* walg.c whose syncs and unlinks wait for the end of the batch, and whose records get checksums. */
 #include "shim.h"
 
 #include <unistd.h>
@@ -6,6 +6,9 @@
 #define fsync wal_io_fsync
 #define unlink wal_io_unlink
 #define close wal_io_close
+#define filewopen wal_sum_open
+#define filewrjobfull wal_sum_full
+#define filewrjobshort wal_sum_short
 #include "walg.c"
 
 /* W11: as walmaint compacts, but stops when there is nothing to move: with few live bytes the ratio is in the

@@ -11,6 +11,7 @@ use crate::scratch::TempDir;
 
 mod bytes;
 mod salvage;
+mod sealed;
 mod sorted;
 
 /// Bytes of the fixed part in front of a version 7 job record in a short record.
@@ -354,7 +355,8 @@ fn jobs_before_a_damage_are_still_reported_and_later_files_are_read() {
 fn records_of_another_slot_are_named() {
     let slot_of = |tube: &[u8]| if tube.starts_with(b"mine") { 2 } else { 3 };
     let id_fits = |id: u64| id % 4 == 2 || id < 5;
-    let policy = Policy { own_slot: 2, slot_of: Some(&slot_of), id_fits: Some(&id_fits) };
+    let policy =
+        Policy { own_slot: 2, slot_of: Some(&slot_of), id_fits: Some(&id_fits), ..Policy::default() };
     let log = Log::v7().put("mine", 6).put("mine-too", 3).put("theirs", 10).put("mine", 7).delete(10);
     let scan = replay_with(&[(1, &log.bytes)], policy);
     assert_eq!(scan.verdict(), Verdict::Refused);
@@ -375,7 +377,7 @@ fn records_of_another_slot_are_named() {
 
 #[test]
 fn records_of_another_slot_are_counted_without_end() {
-    let policy = Policy { own_slot: 0, slot_of: Some(&|_| 1), id_fits: None };
+    let policy = Policy { own_slot: 0, slot_of: Some(&|_| 1), ..Policy::default() };
     let many = crate::limits::WAL_FINDINGS + 25;
     let log = (1..=many as u64).fold(Log::v7(), |log, id| log.put("a", id));
     let scan = replay_with(&[(1, &log.bytes)], policy);
@@ -445,4 +447,40 @@ fn file_that_may_not_be_read_is_an_error_not_a_gap() {
         (Ok(_), Ok(scan)) => assert_eq!(scan.verdict(), Verdict::Sound),
         (opened, scanned) => panic!("open: {opened:?}, scan: {}", scanned.is_ok()),
     }
+}
+
+#[test]
+fn mended_directory_is_sound_and_has_every_job_that_the_scan_saw() {
+    let torn = Log::sealed(2).put("a", 2).raw(b"\x01\0\0\0a").zeros(90);
+    let later = Log::sealed(3).synced(Synced::UpTo { files_back: 1, offset: 88 }).put("a", 3);
+    let cut = torn.bounds[1] as u64;
+    let files = [(1, vec![]), (2, torn.bytes), (3, later.bytes), (4, vec![0; 600])];
+    let dir = TempDir::new();
+    for (number, bytes) in &files {
+        fs::write(dir.join(log_name(*number)), bytes).unwrap();
+    }
+    let policy = Policy { power_failed: true, ..Policy::default() };
+    let before = scan(&dir, policy).unwrap();
+    assert_eq!((before.verdict(), ids(&before)), (Verdict::Torn, vec![2]));
+    let mended = mend(&dir, &before).unwrap();
+
+    assert_eq!(mended, Mended { cut: vec![(2, cut)], removed: vec![4, 3, 1], begun: vec![] });
+    sync(&dir, &before, &mended).unwrap();
+    let after = scan(&dir, Policy::default()).unwrap();
+    assert_eq!((after.verdict(), jobs(&after)), (Verdict::Sound, jobs(&before)));
+}
+
+#[test]
+fn unwritten_files_go_from_both_ends_and_are_begun_in_between() {
+    let dir = TempDir::new();
+    let log = |id| Log::v7().put("a", id).bytes;
+    let files = [(1, vec![0; 9]), (2, log(1)), (3, vec![]), (4, vec![0; 99]), (5, log(2)), (6, vec![])];
+    for (number, bytes) in &files {
+        fs::write(dir.join(log_name(*number)), bytes).unwrap();
+    }
+    let mended = mend(&dir, &scan(&dir, Policy::default()).unwrap()).unwrap();
+    assert_eq!(mended, Mended { cut: vec![], removed: vec![6, 1], begun: vec![3, 4] });
+    let after = scan(&dir, Policy::default()).unwrap();
+    assert_eq!((after.verdict(), ids(&after)), (Verdict::Sound, vec![1, 2]));
+    assert!(after.files.iter().all(|file| file.version == Some(Version::V7)));
 }

@@ -93,7 +93,8 @@ fn jobs_of_other_slots_are_set_apart() {
     let dir = directory(&[(1, Log::v7().put("a", 4).put("b", 8).put("a", 5))]);
     let slot_of = |tube: &[u8]| u16::from(tube == b"b");
     let id_fits = |id: u64| id % 4 == 0;
-    let policy = Policy { own_slot: 0, slot_of: Some(&slot_of), id_fits: Some(&id_fits) };
+    let policy =
+        Policy { own_slot: 0, slot_of: Some(&slot_of), id_fits: Some(&id_fits), ..Policy::default() };
     let found = salvage(&dir, policy, &|_| {}).unwrap();
     assert_eq!(ids(&found), [4]);
     assert_eq!(found.foreign, [(8, "b".to_owned()), (5, "a".to_owned())]);
