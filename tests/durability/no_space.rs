@@ -70,7 +70,7 @@ fn refused_put_leaves_nothing(variant: Variant) {
 fn refused_bury_leaves_the_reservation(variant: Variant) {
     let (_log, _fault, server) = full(variant);
     let mut client = server.connect("A");
-    let job = put(&mut client, "0 0 60", "x");
+    let job = put(&mut client, "7 0 60", "x");
     let other = put(&mut client, "1 0 60", "y");
     fill(&mut client);
     fill_with_changes(&mut client, other);
@@ -82,6 +82,9 @@ fn refused_bury_leaves_the_reservation(variant: Variant) {
         if variant.is_trellis() { NO_SPACE } else { b"NOT_FOUND\r\n" },
     );
     let reserved = client.stats("stats").number("current-jobs-reserved") - before;
+    // Nor has it changed anything else.
+    let priority = client.stats(&format!("stats-job {job}")).number("pri");
+    assert_eq!(priority, if variant.is_trellis() { 7 } else { 0 });
     client
         .ask(format!("delete {job}\r\n"), if variant.is_trellis() { "DELETED\r\n" } else { "NOT_FOUND\r\n" });
     assert_eq!(reserved, if variant.is_trellis() { 1 } else { 0 });
@@ -112,7 +115,32 @@ fn kick_counts_what_it_did_and_stops(variant: Variant) {
     }
 }
 
-on_both!(refused_put_leaves_nothing, refused_bury_leaves_the_reservation, kick_counts_what_it_did_and_stops);
+/// S3. A `kick-job` without room: the job is there, buried or delayed as before.
+fn kick_job_without_room_says_so(variant: Variant) {
+    let (_log, _fault, server) = full(variant);
+    let mut client = server.connect("A");
+    let buried = put(&mut client, "0 0 60", "x");
+    client.ask("reserve\r\n", format!("RESERVED {buried} 1\r\nx\r\n"));
+    client.ask(format!("bury {buried} 0\r\n"), "BURIED\r\n");
+    let delayed = put(&mut client, "0 60 60", "y");
+    let other = put(&mut client, "1 0 60", "z");
+    fill(&mut client);
+    fill_with_changes(&mut client, other);
+    for (job, state) in [(buried, "buried"), (delayed, "delayed")] {
+        let reply = if variant.is_trellis() { NO_SPACE } else { b"NOT_FOUND\r\n" };
+        client.ask(format!("kick-job {job}\r\n"), reply);
+        let stats = client.stats(&format!("stats-job {job}"));
+        assert_eq!((&*stats.text("state"), stats.number("kicks")), (state, 0));
+    }
+    client.ask("kick-job 9999\r\n", "NOT_FOUND\r\n");
+}
+
+on_both!(
+    refused_put_leaves_nothing,
+    refused_bury_leaves_the_reservation,
+    kick_counts_what_it_did_and_stops,
+    kick_job_without_room_says_so
+);
 
 /// A file system of its own, of this size. `None` where that is not allowed.
 struct SmallDisk(TempDir);

@@ -52,6 +52,7 @@ mend_conndeadlinesoon(Conn *c)
 
 static Job *refused;        /* S1: a put that found no space */
 static Job *unreserved;     /* the reservation that the running command took away */
+static uint32 unreserved_pri; /* and what it was reserved with */
 static bool no_space;       /* an update found no space */
 static uint32_t updates;    /* updates that found space, in this command */
 static jmp_buf kick_stop;
@@ -66,7 +67,7 @@ mend_walresvput(Wal *w, Job *j)
     return z;
 }
 
-/* S3: a kick that finds no space stops there. */
+/* S3: a kick that finds no space stops there, before it has changed the job. */
 int
 mend_walresvupdate(Wal *w)
 {
@@ -112,8 +113,10 @@ mend_job_list_remove(Job *j)
 {
     if (replaying && j && j->file) /* W11 */
         count_live(&srv.wal, j, sizeof(int) + strlen(j->tube->name) + sizeof(Jobrec) + j->r.body_size);
-    if (j && j->r.state == Reserved)
+    if (j && j->r.state == Reserved) {
         unreserved = j;
+        unreserved_pri = j->r.pri;
+    }
     return job_list_remove(j);
 }
 

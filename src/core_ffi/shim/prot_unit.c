@@ -192,7 +192,7 @@ core_close(int fd)
 
 /* ---- running a connection ---- */
 
-/* S2: a bury or release that found no space leaves the job with its client, as its reply says. */
+/* S2: a bury or release that found no space leaves the job with its client and as it was, as its reply says. */
 static void
 restore_reservation(Conn *c)
 {
@@ -201,6 +201,7 @@ restore_reservation(Conn *c)
         return;
     job_list_insert(&c->reserved_jobs, j);
     j->reserver = c;
+    j->r.pri = unreserved_pri;
     c->soonest_job = NULL;
     global_stat.reserved_ct++;
     j->tube->stat.reserved_ct++;
@@ -250,7 +251,7 @@ unpark_watch(core_conn *conn)
     }
 }
 
-/* S3: runs a kick, which ends early where an update finds no space. */
+/* S3: runs a kick or kick-job, which ends early where an update finds no space. */
 static void
 dispatch_kick(Conn *c)
 {
@@ -258,6 +259,8 @@ dispatch_kick(Conn *c)
     kicking = true;
     if (!setjmp(kick_stop))
         dispatch_cmd(c);
+    else if (starts(c, CMD_KICKJOB))
+        reply_serr(c, MSG_OUT_OF_MEMORY);
     else
         reply_line(c, STATE_SEND_WORD, "KICKED %u\r\n", updates);
     kicking = false;
@@ -272,7 +275,7 @@ dispatch(core_conn *conn)
     found = unreserved = NULL;
     if (c->cmd[0] == 'p' && starts(c, CMD_PAUSE_TUBE))
         tubes_due = 0; /* the next tick finds out */
-    if (c->cmd[0] == 'k' && starts(c, CMD_KICK))
+    if (c->cmd[0] == 'k' && (starts(c, CMD_KICK) || starts(c, CMD_KICKJOB)))
         dispatch_kick(c);
     else
         dispatch_cmd(c);
