@@ -130,7 +130,7 @@ fn kick_job_without_room_says_so(variant: Variant) {
         let reply = if variant.is_trellis() { NO_SPACE } else { b"NOT_FOUND\r\n" };
         client.ask(format!("kick-job {job}\r\n"), reply);
         let stats = client.stats(&format!("stats-job {job}"));
-        assert_eq!((&*stats.text("state"), stats.number("kicks")), (state, 0));
+        assert_eq!((stats.text("state"), stats.number("kicks")), (state, 0));
     }
     client.ask("kick-job 9999\r\n", "NOT_FOUND\r\n");
 }
