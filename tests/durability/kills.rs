@@ -1,4 +1,5 @@
-//! W1, W2: SIGKILL at random moments of eight clients' work, with small files so that jobs are moved all the time.
+//! W1, W2: SIGKILL of all processes at random moments of eight clients' work: with small files, so that jobs are
+//! moved all the time, and with files of the size that servers have.
 //!
 //! Runs for some seconds; `TRELLIS_TEST_KILL_SECONDS` makes it longer, `TRELLIS_TEST_SEED` repeats one. The original
 //! loses jobs here in some hundred kills: see `log_faults` for the same without luck.
@@ -11,19 +12,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 8;
-const SECONDS: u64 = 8;
+const SECONDS: u64 = 6;
+const SLOTS: u64 = 4;
 
 /// Jobs by id, with their bodies; `None`: a delete was sent and not answered.
 type Told = BTreeMap<u64, Option<String>>;
 
 #[test]
-fn acknowledged_jobs_survive_kills() {
+fn acknowledged_jobs_survive_kills_in_small_files() {
+    survive_kills(&["-s", "16384", "-f", "50"]);
+}
+
+#[test]
+fn acknowledged_jobs_survive_kills_in_files_of_the_usual_size() {
+    survive_kills(&["-f", "50"]);
+}
+
+fn survive_kills(flags: &[&str]) {
     let seconds = variable("TRELLIS_TEST_KILL_SECONDS").unwrap_or(SECONDS);
     let seed = variable("TRELLIS_TEST_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("TRELLIS_TEST_SEED={seed}");
     let mut random = rng(seed, 0);
     let log = TempDir::new("log");
-    let setup = Setup::of(Variant::TrellisFourSlots).wal(log.path()).flags(&["-s", "16384", "-f", "50"]);
+    let setup = Setup::of(Variant::TrellisFourSlots).wal(log.path()).flags(flags);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut told: Vec<Told> = vec![Told::new(); CLIENTS];
     let mut server = setup.start();
@@ -35,7 +46,7 @@ fn acknowledged_jobs_survive_kills() {
         server = setup.start();
         jobs += check(&server, &mut told);
     }
-    println!("{kills} kills, {jobs} jobs looked at");
+    println!("{kills} kills of {SLOTS} owners each, {jobs} jobs looked at");
     assert!(kills >= 3 && jobs > 100, "{kills} kills, {jobs} jobs: hardly anything happened");
 }
 
