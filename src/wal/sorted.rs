@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::entries::{Claim, Living, Mention, Place};
-use super::finding::{Cause, WalError};
+use super::finding::{Cause, Verdict, WalError};
 use super::format::State;
 use super::jobs::{Job, follow, objection};
 use super::reader::{Reader, Record, RecordKind};
@@ -101,11 +101,17 @@ impl JobSorter {
             let mentions = jobs.mentions.finish()?;
             self.readings.push(None);
             let (found, tally) = self.lives(&mentions)?;
-            if found == ends {
-                *self.readings.last_mut().expect("just pushed") = Some(log);
-                return Ok(Scan { files, findings, findings_left_off, max_id, unsynced_from, jobs: tally });
+            if found != ends {
+                ends = found;
+                continue;
             }
-            ends = found;
+            let scan = Scan { files, findings, findings_left_off, max_id, unsynced_from, jobs: tally };
+            if policy.power_failed && scan.verdict() == Verdict::Refused {
+                // As `scan` does: what was read does not count.
+                return self.read(log, dir, Policy { power_failed: false, ..policy }, &|_| {});
+            }
+            *self.readings.last_mut().expect("just pushed") = Some(log);
+            return Ok(scan);
         }
     }
 

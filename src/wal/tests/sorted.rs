@@ -6,22 +6,24 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::builder::{BODY, Log, job};
+use super::super::builder::{BODY, Log, SEED, job};
 use super::super::*;
 use super::TempDir;
+use crate::limits::DISK_BLOCK_BYTES;
 
 /// So few entries fit that every sort has many runs.
 const BOUND: usize = 4000;
 
 /// Reads the same directories in both ways and compares.
-fn assert_same_as_scan(dirs: &[&Path]) {
+fn assert_same_as_scan(dirs: &[&Path], policy: Policy<'_>) {
     let room = TempDir::new();
     let mut sorter = JobSorter::bounded(&room, dirs.len(), BOUND);
     let mut expected = Vec::new();
     for (log, dir) in dirs.iter().enumerate() {
-        let sorted = sorter.read(log, dir, Policy::default(), &|_| {}).unwrap();
-        let scan = scan(dir, Policy::default()).unwrap();
+        let sorted = sorter.read(log, dir, policy, &|_| {}).unwrap();
+        let scan = scan(dir, policy).unwrap();
         assert_eq!(sorted.findings, scan.findings);
+        assert_eq!(sorted.unsynced_from, scan.unsynced_from);
         assert_eq!(sorted.files, scan.files);
         assert_eq!((sorted.findings_left_off, sorted.max_id), (scan.findings_left_off, scan.max_id));
         let tally = sorted.jobs;
@@ -82,13 +84,23 @@ proptest! {
             prop::collection::vec(records(200), 1..6),
             prop::collection::vec(records(20), 1..6),
         ],
-        old in any::<bool>(),
+        form in 0..4,
         zeros in any::<bool>(),
         cut in 0..300_usize,
+        lost in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
     ) {
-        let version = if old { Version::V5 } else { Version::V7 };
-        let file = |records: &Vec<_>| records.iter().copied().fold(Log::new(version), record);
-        let mut logs: Vec<Log> = files.iter().map(file).collect();
+        let new = |number| match form {
+            0 => Log::new(Version::V5),
+            1 => Log::v7(),
+            _ => Log::sealed(number),
+        };
+        let file = |(number, records): (u32, &Vec<_>)| records.iter().copied().fold(new(number), record);
+        let mut logs: Vec<Log> = (1..).zip(&files).map(file).collect();
+        if form == 3 {
+            let (log, block) = (lost.0.get(&logs).bytes.len(), DISK_BLOCK_BYTES as usize);
+            let from = lost.1.index(log.div_ceil(block)) * block;
+            logs[lost.0.index(files.len())].bytes[from..log.min(from + block)].fill(0);
+        }
         let last = logs.last_mut().unwrap();
         let end = last.bytes.len();
         // A crash, most often in the last records.
@@ -96,7 +108,9 @@ proptest! {
         if zeros {
             last.bytes.resize(end + 200, 0);
         }
-        assert_same_as_scan(&[&directory(&logs)]);
+        // A block is lost or not, and the machine has stopped.
+        let policy = Policy { power_failed: form > 1, seed: Some(SEED), ..Policy::default() };
+        assert_same_as_scan(&[&directory(&logs)], policy);
     }
 
     #[test]
@@ -126,7 +140,7 @@ proptest! {
 fn logs_of_a_stock_server_are_as_a_scan_has_them() {
     let stock = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wal-stock");
     let other = directory(&[Log::v7().put("a", 9).put("b", 7), Log::v7().delete(9)]);
-    assert_same_as_scan(&[&stock, &other, &stock]);
+    assert_same_as_scan(&[&stock, &other, &stock], Policy::default());
 }
 
 /// What ends the second file hides what contradicts the first one in the third.
@@ -137,5 +151,5 @@ fn contradictions_that_hide_each_other_are_found_as_a_scan_finds_them() {
     let second = Log::v7().short(other(1)).delete(2).full("b", other(4), BODY).full("a", other(3), BODY);
     let third = Log::v7().full("b", other(2), BODY).full("a", other(4), BODY).put("a", 3).short(other(3));
     let fourth = Log::v7().put("a", 2).put("a", 4);
-    assert_same_as_scan(&[&directory(&[first, second, third, fourth])]);
+    assert_same_as_scan(&[&directory(&[first, second, third, fourth])], Policy::default());
 }
