@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use super::copy::{beside, give_to_owner_of, make_dir_like, sync_dir};
+use super::copy::{self, give_to_owner_of, make_dir_like, sync_dir};
 use super::hold::{Hold, Look};
 use super::progress::Progress;
 use super::verify::verify;
@@ -80,9 +80,10 @@ pub fn migrate(plan: &Plan) -> Result<Outcome, Fatal> {
     let data = source_dir(&plan.from)?;
     let _hold = Hold::to_read(&data)?;
     let look = Look::take(&data)?;
-    let partial = beside(&plan.to, &format!("{PARTIAL}{}", std::process::id()));
+    let partial = copy::partial(&plan.to);
     let build = || {
         make_dir_like(&partial, &model).map_err(|error| io_fatal(&partial, "making it", error))?;
+        let _in_use = copy::in_use(&partial).map_err(|error| io_fatal(&partial, "locking it", error))?;
         let source = read(&data, &partial)?;
         let target = target_of(plan, &source)?;
         let jobs = write(plan, &source, &target, &partial)?;
@@ -109,9 +110,6 @@ fn torn(source: &Source) -> Vec<String> {
     };
     logs.flat_map(torn).collect()
 }
-
-/// What stands behind the target's name while it is made; the process's number follows.
-const PARTIAL: &str = ".partial-";
 
 impl Outcome {
     pub fn text(&self) -> String {
@@ -156,24 +154,8 @@ fn target_is_free(plan: &Plan) -> Result<fs::Metadata, Fatal> {
         let reason = "is inside of the source, which is not to be changed: name a place outside";
         return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
     }
-    leftovers(to);
+    copy::clear_leftovers(to);
     Ok(model)
-}
-
-/// Says what runs that were stopped have left.
-fn leftovers(to: &Path) {
-    let Some(name) = to.file_name().map(|name| format!("{}{PARTIAL}", name.to_string_lossy())) else {
-        return;
-    };
-    for entry in fs::read_dir(parent_of(to)).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&name) {
-            let path = entry.path();
-            eprintln!(
-                "trellis: {}: left by a run that was stopped, or that goes on; of no use",
-                path.display()
-            );
-        }
-    }
 }
 
 fn source_dir(from: &Path) -> Result<DataDir, Fatal> {

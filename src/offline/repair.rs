@@ -111,7 +111,8 @@ fn make_copy(data: &DataDir, backup: Option<&Path>) -> Result<PathBuf, Fatal> {
         let reason = "is there already: name another place for the copy";
         return Err(Fatal::new(Exit::Usage, format!("{}: {reason}", place.display())));
     }
-    let partial = copy::beside(&place, &format!(".partial-{}", std::process::id()));
+    copy::clear_leftovers(&place);
+    let partial = copy::partial(&place);
     let progress = Progress::bytes("copying", data.log_bytes()?);
     let copied = copy::tree(&data.path, &partial, &|bytes| progress.advance(bytes))
         .and_then(|()| fs::rename(&partial, &place))

@@ -237,7 +237,8 @@ fn kill_at_any_point_leaves_the_source_good_and_no_half_target() {
         kills += 1;
     }
     assert!(kills > 20, "only {kills} calls were seen");
-    // What the last one left does not hinder, and is named.
+    // What a run left the next one has removed.
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     assert_eq!(dump(&to), dump(log.path()));
     let answer = migrate(log.path(), &to, "2").ended(DATA);
     answer.says(&["is there already"]);
