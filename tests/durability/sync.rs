@@ -115,6 +115,20 @@ on_both!(
     clock_that_is_set_back_stops_no_sync,
 );
 
+/// What was written and not synced is there for the next owner: clients may build on it, so it must not be lost with
+/// the power any more.
+#[test]
+fn what_a_killed_owner_did_not_sync_is_synced_before_it_is_served() {
+    let log = TempDir::new("log");
+    let fault = Fault::on("binlog.").at("fsync", 2, Act::Kill);
+    let server = fault.put_to(Setup::of(Variant::TrellisOneSlot).wal(log.path()).flags(&["-f0"])).start();
+    let mut client = server.connect("A");
+    put(&mut client, "0 0 60", "one");
+    assert_eq!(client.try_call("put 0 0 60 3\r\ntwo\r\n"), None, "its outcome is unknown");
+    assert_found(&mut server.connect("B"), 2, "two");
+    assert!(fault.happened() && is_synced(&fault, "binlog.1"), "{:?}", fault.trace());
+}
+
 /// One sync covers all commands of a batch.
 #[test]
 fn pipelined_commands_share_a_sync() {
