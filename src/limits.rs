@@ -135,8 +135,8 @@ pub const FRONTEND_DESCRIPTORS: u64 = 32;
 /// thousand bodies of the largest size that is usual, and a quarter of a small machine's memory.
 pub const UNFINISHED_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// As many of the largest bodies that `-z` allows may be unfinished in each frontend without the flag, if that is
-/// more: who allows large bodies has clients that send them at the same time.
+/// As many of the largest bodies that `-z` allows may be unfinished in each frontend without the flag, if
+/// that is more: who allows large bodies has clients that send them at the same time.
 pub const UNFINISHED_BODIES_DEFAULT: u64 = 16;
 
 /// Largest `--max-unfinished-bytes`: 2^48, more than there is memory.
@@ -233,9 +233,9 @@ pub const FAREWELL_BYTES: usize = 1000;
 /// each of its processes, and what `status` says is no older.
 pub const PING_MS: u64 = 1000;
 
-/// Without an answer for this long a child counts as stalled, and one that is not ready without having been on a
-/// processor for this long, in milliseconds: longer than a healthy disk takes
-/// to sync and a busy machine to schedule, shorter than a client waits.
+/// Without an answer for this long a child counts as stalled, and one that is not ready without having been
+/// on a processor for this long, in milliseconds: longer than a healthy disk takes to sync and a busy machine
+/// to schedule, shorter than a client waits.
 pub const PONG_MS: u64 = 2000;
 
 /// Largest `--kill-stalled`, in milliseconds: a day.
@@ -316,5 +316,6 @@ pub const COMPARE_SHORTEN: std::time::Duration = std::time::Duration::from_secs(
 /// unit is the second.
 pub const COMPARE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How long an owner has had nothing to do when it gives freed memory back, once: a pause that a busy slot never has.
+/// How long an owner has had nothing to do when it gives freed memory back, once: a pause that a busy slot
+/// never has.
 pub const TRIM_IDLE: std::time::Duration = std::time::Duration::from_secs(1);

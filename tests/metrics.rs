@@ -321,6 +321,31 @@ fn health_and_restarts_follow_the_death_and_the_stall_of_an_owner() {
 }
 
 #[test]
+fn limits_that_clients_met_are_counted() {
+    let flags = ["--max-connections=3", "--max-unfinished-bytes=131070", "--refuse-commands=kick"];
+    let (server, address) = start(Setup::new(Binary::Trellis).slots(2).frontends(2).flags(&flags));
+    let mut client = server.connect_through(1, "client");
+    client.ask("kick 1\r\n", "UNKNOWN_COMMAND\r\n");
+    client.send("put 0 0 60 65535\r\nx").wait_until_read().expect_silence();
+    let metrics = Metrics::scrape(address);
+    let of = |limit| metrics.sum("trellis_client_limits_total", &[("limit", limit)]);
+    assert_eq!((of("refuse-commands"), of("unfinished-bytes"), of("idle-timeout")), (1.0, 0.0, 0.0));
+    assert_eq!(metrics.sum("trellis_clients_max", &[]), 3.0);
+    assert_eq!(metrics.sum("trellis_clients_max", &[("frontend", "1")]), 1.0);
+    assert_eq!(metrics.sum("trellis_unfinished_bytes", &[("frontend", "1")]), 65535.0);
+    // That frontend is full, the other is not.
+    let pauses = |frontend| {
+        let labels = [("limit", "connections"), ("frontend", frontend)];
+        metrics.sum("trellis_client_limits_total", &labels)
+    };
+    assert_eq!((pauses("0"), pauses("1")), (0.0, 1.0));
+    drop(client);
+    wait_for("its body to be forgotten", DEADLINE, || {
+        (Metrics::scrape(address).sum("trellis_unfinished_bytes", &[]) == 0.0).then_some(())
+    });
+}
+
+#[test]
 fn requests_get_what_http_says() {
     let (server, address) = start(Setup::new(Binary::Trellis));
     let head = request(address, "HEAD", "/metrics");

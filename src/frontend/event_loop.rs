@@ -1,9 +1,9 @@
 //! The frontend's event loop: listening sockets, clients, links, the control channel.
 //!
 //! A wake-up takes what has come from everybody, deals with it, and then writes once to each owner and each
-//! client that there is something for. Clients come first: what those that were just answered send at once still
-//! joins the write to its owner, for waking a process costs more than most commands. All sockets are edge-triggered: what is left unread is remembered, and
-//! no state of a socket can keep the loop spinning.
+//! client that there is something for. Clients come first: what those that were just answered send at once
+//! still joins the write to its owner, for waking a process costs more than most commands. All sockets are
+//! edge-triggered: what is left unread is remembered, and no state of a socket can keep the loop spinning.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};

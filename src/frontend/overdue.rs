@@ -1,8 +1,8 @@
 //! Clients that are cut off because of the time, where the flags ask for it: those that are silent for too long
 //! (`--idle-timeout`), and those whose body makes no end (`--body-timeout`).
 //!
-//! What a client waits for is never held against it: a reply, a slot that is away, a reserve above all. Nor is a
-//! reservation that it holds: a worker that is busy with a job for an hour says nothing meanwhile.
+//! What a client waits for is never held against it: a reply, a slot that is away, a reserve above all. Nor
+//! is a reservation that it holds: a worker that is busy with a job for an hour says nothing meanwhile.
 
 use super::session::{Context, Mode, Pending, Remote, Session, What};
 use crate::scoreboard::Field;

@@ -205,8 +205,8 @@ impl Session {
         }
     }
 
-    /// A body that is not there wholly is room taken at the owner for as long as its client likes: there is only
-    /// so much of it for all clients of this frontend.
+    /// A body that is not there wholly is room taken at the owner for as long as its client likes: there is
+    /// only so much of it for all clients of this frontend.
     fn put(
         &mut self,
         ctx: &mut Context<'_>,
@@ -350,8 +350,8 @@ impl Session {
         }));
     }
 
-    /// A put has joined the run. Its client is a producer when the owner begins it: at once, unless a reserve may
-    /// wait before it.
+    /// A put has joined the run. Its client is a producer when the owner begins it: at once, unless a reserve
+    /// may wait before it.
     fn produce(&mut self, record: Record<'_>) {
         let waits = |p: &Pending| matches!(p, Pending::Remote(r) if matches!(r.what, What::Reserve { .. }));
         if self.producer || !self.pending.iter().any(waits) {

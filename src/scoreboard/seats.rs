@@ -6,7 +6,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Words of a row before its seats: how many of them were ever taken, and seven that keep rows apart in the cache.
+/// Words of a row before its seats: how many of them were ever taken, and seven that keep rows apart in the
+/// cache.
 const HEAD_WORDS: usize = 8;
 
 /// Words of a row with so many seats.

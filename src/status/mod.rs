@@ -53,8 +53,8 @@ pub struct Process {
     pub restarts: u32,
     /// Until the next one is started; absent if none is to be, or one is there.
     pub next_try_ms: Option<u64>,
-    /// How long the last ping took to be answered, or has been under way by now. Of one that is stalled before it
-    /// was ever ready: since when it has not got on.
+    /// How long the last ping took to be answered, or has been under way by now. Of one that is stalled
+    /// before it was ever ready: since when it has not got on.
     pub lag_ms: f64,
     /// Of the process before this one, if this is not the first.
     pub last_end: Option<End>,

@@ -11,8 +11,8 @@
 //! any ─Stop─► Stopping ─Exited─► Stopped
 //! ```
 //!
-//! A child that keeps dying before it is ready is shown as failed, and goes on being tried with pauses that grow:
-//! when what kept it down is gone it comes back by itself.
+//! A child that keeps dying before it is ready is shown as failed, and goes on being tried with pauses that
+//! grow: when what kept it down is gone it comes back by itself.
 
 use std::time::Duration;
 

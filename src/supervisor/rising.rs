@@ -1,9 +1,9 @@
 //! Whether a child that is not ready yet gets on.
 //!
-//! Pure, as `pulse` is, which asks those that serve. A child that comes up can't be asked: it reads its log in one
-//! go, and a large one takes its time. So it is looked at from outside, and taken to be well as long as it was on a
-//! processor in between. One that was not, for as long as a child that serves may leave a ping unanswered,
-//! hangs, on its disk as a rule: it is shown as stalled, and otherwise left alone.
+//! Pure, as `pulse` is, which asks those that serve. A child that comes up can't be asked: it reads its log
+//! in one go, and a large one takes its time. So it is looked at from outside, and taken to be well as long
+//! as it was on a processor in between. One that was not, for as long as a child that serves may leave a ping
+//! unanswered, hangs, on its disk as a rule: it is shown as stalled, and otherwise left alone.
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ impl Rising {
         self.0.as_ref().map(|watch| watch.next)
     }
 
-    /// `turns`: what is seen of the process now. `None`: it waits for others, or nothing is known of it; that is
-    /// not held against it.
+    /// `turns`: what is seen of the process now. `None`: it waits for others, or nothing is known of it; that
+    /// is not held against it.
     pub fn look(&mut self, turns: Option<Turns>, now: Moment) -> Option<News> {
         let watch = self.0.as_mut()?;
         watch.next = now + interval();
