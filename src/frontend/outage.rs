@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use super::alarms::soonest;
 use super::requests::INTERNAL_ERROR;
 use super::session::{Attachment, Context, Mode, Pending, Remote, Session, What};
 use crate::ipc::header::Kind;
@@ -103,7 +104,7 @@ impl Session {
 
     /// When the session's patience with a slot that is away ends, on the server's clock.
     pub fn patience_ends(&self, ctx: &Context<'_>) -> Option<i64> {
-        let since = [self.waits_for.map(|(_, since)| since), self.outage].into_iter().flatten().min();
+        let since = soonest([self.waits_for.map(|(_, since)| since), self.outage]);
         since.map(|since| since + ctx.server.owner_wait().as_nanos() as i64)
     }
 

@@ -4,6 +4,7 @@
 //! What a client waits for is never held against it: a reply, a slot that is away, a reserve above all. Nor
 //! is a reservation that it holds: a worker that is busy with a job for an hour says nothing meanwhile.
 
+use super::alarms::soonest;
 use super::session::{Context, Mode, Pending, Remote, Session, What};
 use crate::scoreboard::Field;
 
@@ -12,7 +13,7 @@ const SECOND: i64 = 1_000_000_000;
 impl Session {
     /// When the client is cut off if nothing happens until then, on the server's clock.
     pub fn overdue_at(&self, ctx: &Context<'_>) -> Option<i64> {
-        [self.idle_until(ctx), self.body_until(ctx)].into_iter().flatten().min()
+        soonest([self.idle_until(ctx), self.body_until(ctx)])
     }
 
     /// Cuts it off if that time has come.

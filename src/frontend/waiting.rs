@@ -2,6 +2,7 @@
 //! it waits in reserve at, the answer to a reserve that is refused again and again, the end of its patience
 //! with a slot that is away, and its own end if it is `overdue`.
 
+use super::alarms::soonest;
 use super::session::{Context, Pending, Remote, Session, What};
 use crate::ipc::Kind;
 use crate::ipc::header::FLAG_DEADLINE_SOON;
@@ -25,9 +26,7 @@ impl Session {
 
     /// The next time at which `on_time` has something to do.
     pub fn next_alarm(&self, ctx: &Context<'_>) -> Option<i64> {
-        let times =
-            [self.refusal_due, self.deadline_elsewhere(), self.patience_ends(ctx), self.overdue_at(ctx)];
-        times.into_iter().flatten().min()
+        soonest([self.refusal_due, self.deadline_elsewhere(), self.patience_ends(ctx), self.overdue_at(ctx)])
     }
 
     /// Does what is due.
