@@ -162,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Behind all that was logged. There is a log.
+    /// Behind all records. There is a log.
     pub fn wal_end(&self) -> WalPlace {
         let mut place = WalPlace::default();
         // SAFETY: as `tick`; with a log, the core has a file that it writes to.

@@ -16,6 +16,7 @@ mod no_space;
 mod power;
 mod power_disk;
 mod recovery;
+mod seals;
 mod sync;
 mod tool;
 mod wal_tools;

@@ -26,7 +26,7 @@ const COMMANDS: usize = 250;
 const LIVE: usize = 8;
 
 /// Noted writes of the owner before it is killed: at least, and so many more at most.
-const KILL_AFTER: (usize, usize) = (100, 500);
+const KILL_AFTER: (usize, usize) = (100, 300);
 
 /// Of the images; the load takes some two more.
 const SECONDS: u64 = 7;
@@ -146,7 +146,7 @@ fn acknowledged_jobs_survive_any_loss_of_what_was_not_synced() {
 }
 
 /// Numbers of records after which there is something to lose, those more often that write much, and most often
-/// those that move a job: they are rare, and what they write anew was acknowledged.
+/// those that move a job or begin a file: they are rare, and what moves write anew was acknowledged.
 fn worthwhile(records: &[Record], jobs: &[Job]) -> Vec<usize> {
     let moves = |data: &[u8], end: u64| {
         jobs.iter().any(|job| {
@@ -154,17 +154,16 @@ fn worthwhile(records: &[Record], jobs: &[Job]) -> Vec<usize> {
             job.put_acknowledged(end - data.len() as u64) && data.windows(name.len()).any(|w| w == name)
         })
     };
-    let weight = |record: &Record| match &record.call {
-        Call::Sync(_) => 0,
-        Call::Write(_, _, data) if data.len() > BLOCK_BYTES[0] && data.iter().any(|&byte| byte != 0) => {
-            if moves(data, record.end) {
-                20
-            } else {
-                4
+    let weight =
+        |record: &Record| match &record.call {
+            Call::Sync(_) => 0,
+            Call::Write(_, offset, data)
+                if data.len() > BLOCK_BYTES[0] && data.iter().any(|&byte| byte != 0) =>
+            {
+                if moves(data, record.end) || *offset < BLOCK_BYTES[0] as u64 { 20 } else { 4 }
             }
-        }
-        _ => 1,
-    };
+            _ => 1,
+        };
     let weights = records.iter().map(weight).enumerate();
     weights.flat_map(|(number, weight)| std::iter::repeat_n(number + 1, weight)).collect()
 }

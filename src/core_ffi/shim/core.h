@@ -106,7 +106,7 @@ typedef struct core_wal_place {
     uint32_t file, offset;
 } core_wal_place;
 
-void core_wal_end(core_wal_place *place); /* behind all that was logged */
+void core_wal_end(core_wal_place *place); /* behind all records */
 void core_wal_synced(const core_wal_place *place); /* all in front of it is on disk */
 
 #endif

@@ -195,8 +195,9 @@ wal_sum_short(File *f, Job *j)
 void
 core_wal_end(core_wal_place *place)
 {
+    uint64_t end = end_of(srv.wal.cur);
     place->file = srv.wal.cur->seq;
-    place->offset = end_of(srv.wal.cur);
+    place->offset = end > sizeof(int) + WAL_MARK_BYTES ? end : 0; /* a head alone is not synced */
 }
 
 void
