@@ -160,7 +160,7 @@ fn ten_thousand_half_sent_puts_are_bounded_and_others_go_on() {
     let mut halves = Vec::new();
     for number in 0..CLIENTS {
         let mut client = server.connect(&number.to_string());
-        client.send(&begin);
+        client.reset_at_end().send(&begin);
         halves.push(client);
         if number % 1000 == 999 {
             bystanders.work();
