@@ -20,4 +20,5 @@ mod scratch;
 pub mod status;
 pub mod supervisor;
 pub mod topology;
+pub mod tube_figures;
 pub mod wal;

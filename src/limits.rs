@@ -238,6 +238,22 @@ pub const PING_MS: u64 = 1000;
 /// to schedule, shorter than a client waits.
 pub const PONG_MS: u64 = 2000;
 
+/// Tubes with metrics of their own without `--metrics-tubes`: nine series each, so about as many as a server of
+/// ordinary size has otherwise.
+pub const METRICS_TUBES_DEFAULT: u16 = 100;
+
+/// Largest `--metrics-tubes`: nine thousand series a scrape, and 400 kB that an owner may send with a ping.
+pub const METRICS_TUBES_MAX: u16 = 1000;
+
+/// Tubes that an owner looks at for their metrics at one ping: half a millisecond where each is a cache miss. A
+/// slot with more takes that many pings for a round.
+pub const TUBES_LOOKED_AT: usize = 2000;
+
+/// Longest line about one tube: its name and nine numbers of 64 bits, each behind a blank, and the line's end.
+pub const TUBE_LINE_BYTES: usize = TUBE_NAME_BYTES + 9 * 21 + 1;
+
+const _: () = assert!(TUBE_LINE_BYTES <= FRAME_PAYLOAD_BYTES);
+
 /// Largest `--kill-stalled`, in milliseconds: a day.
 pub const KILL_STALLED_MS_MAX: u64 = 24 * 3600 * 1000;
 

@@ -135,6 +135,7 @@ fn numbers_of_flags_are_the_limits() {
         ("--idle-timeout", &[limits::CLIENT_SECONDS_MAX]),
         ("--body-timeout", &[limits::CLIENT_SECONDS_MAX]),
         ("--max-connections-per-address", &[limits::CONNECTIONS_MAX]),
+        ("--metrics-tubes", &[limits::METRICS_TUBES_DEFAULT as u64, 0, limits::METRICS_TUBES_MAX as u64]),
         ("--kill-stalled", &[limits::PONG_MS, limits::KILL_STALLED_MS_MAX]),
     ];
     let (operations, manual) = (read("doc/operations.md"), read("doc/trellis.1"));

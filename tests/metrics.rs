@@ -77,6 +77,20 @@ impl Metrics {
         Metrics::parse(&response.body)
     }
 
+    /// The first scrape that is as wanted.
+    fn scrape_when(address: SocketAddr, wanted: impl Fn(&Metrics) -> bool) -> Metrics {
+        wait_for("the metrics", DEADLINE, || Some(Metrics::scrape(address)).filter(|metrics| wanted(metrics)))
+    }
+
+    /// The tubes that have metrics of their own, and their slots.
+    fn tubes(&self) -> BTreeMap<&str, &str> {
+        let ready = |(name, labels, _): &&(String, Labels, f64)| {
+            name == "trellis_tube_jobs" && labels["state"] == "ready"
+        };
+        let samples = self.samples.iter().filter(ready);
+        samples.map(|(_, labels, _)| (labels["tube"].as_str(), labels["slot"].as_str())).collect()
+    }
+
     /// Panics where the format's rules are broken: a family is introduced once, by HELP and TYPE, before its samples,
     /// which stand together; no sample comes twice; buckets add up.
     fn parse(text: &str) -> Metrics {
@@ -242,7 +256,9 @@ fn metrics_say_what_stats_says() {
 fn metrics_and_files_name_the_same_things() {
     let wal = TempDir::new("wal");
     let (_server, address) = start(Setup::new(Binary::Trellis).wal(wal.path()));
-    let families: BTreeSet<String> = Metrics::scrape(address).types.into_keys().collect();
+    // Owners tell of their tubes with their first answer to a ping.
+    let metrics = Metrics::scrape_when(address, |metrics| metrics.types.contains_key("trellis_tube_jobs"));
+    let families: BTreeSet<String> = metrics.types.into_keys().collect();
     let read = |name: &str| {
         let path = format!("{}/doc/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -343,6 +359,116 @@ fn limits_that_clients_met_are_counted() {
     wait_for("its body to be forgotten", DEADLINE, || {
         (Metrics::scrape(address).sum("trellis_unfinished_bytes", &[]) == 0.0).then_some(())
     });
+}
+
+#[test]
+fn tube_has_the_numbers_of_its_statistics() {
+    const TUBE: &str = "a-b/c;d.$(e)+_9";
+    let (server, address) = start(Setup::new(Binary::Trellis).slots(2).frontends(2));
+    let mut client = server.connect("client");
+    client.ask(format!("use {TUBE}\r\n"), format!("USING {TUBE}\r\n"));
+    for delay in [0, 0, 0, 0, 100, 100] {
+        assert!(client.call(format!("put 0 {delay} 60 1\r\nx\r\n")).starts_with(b"INSERTED"));
+    }
+    client.ask(format!("watch {TUBE}\r\n"), "WATCHING 2\r\n").ask("ignore default\r\n", "WATCHING 1\r\n");
+    for _ in 0..2 {
+        let job = client.call("reserve\r\n");
+        let id = String::from_utf8_lossy(&job).split(' ').nth(1).unwrap().to_owned();
+        client.ask(format!("bury {id} 0\r\n"), "BURIED\r\n");
+    }
+    client.call("reserve\r\n");
+    client.ask(format!("pause-tube {TUBE} 100\r\n"), "PAUSED\r\n");
+    let mut waiter = server.connect("waiter");
+    waiter.ask(format!("watch {TUBE}\r\n"), "WATCHING 2\r\n").ask("ignore default\r\n", "WATCHING 1\r\n");
+    waiter.send("reserve\r\n");
+    let stats = wait_for("the waiter to wait", DEADLINE, || {
+        let stats = client.stats(&format!("stats-tube {TUBE}"));
+        (stats.number("current-waiting") == 1).then_some(stats)
+    });
+    let of_tube = [("tube", TUBE)];
+    let metrics = Metrics::scrape_when(address, |metrics| {
+        metrics.tubes().contains_key(TUBE) && metrics.sum("trellis_tube_waiting_clients", &of_tube) == 1.0
+    });
+    for (key, name, label) in [
+        ("current-jobs-ready", "trellis_tube_jobs", ("state", "ready")),
+        ("current-jobs-reserved", "trellis_tube_jobs", ("state", "reserved")),
+        ("current-jobs-delayed", "trellis_tube_jobs", ("state", "delayed")),
+        ("current-jobs-buried", "trellis_tube_jobs", ("state", "buried")),
+        ("current-using", "trellis_tube_using_clients", ("tube", TUBE)),
+        ("current-watching", "trellis_tube_watching_clients", ("tube", TUBE)),
+        ("current-waiting", "trellis_tube_waiting_clients", ("tube", TUBE)),
+        ("total-jobs", "trellis_tube_jobs_put_total", ("tube", TUBE)),
+        ("cmd-pause-tube", "trellis_tube_pauses_total", ("tube", TUBE)),
+    ] {
+        let (said, shown) = (stats.number(key), metrics.sum(name, &[of_tube[0], label]));
+        assert_eq!(shown, said as f64, "{key} and {name}");
+        assert!(said > 0, "{key}: nothing was compared");
+    }
+    assert_eq!(metrics.sum("trellis_tubes_left_out", &[]), 0.0);
+}
+
+/// More tubes than an owner looks at in one go, in an order that is not theirs.
+#[test]
+fn tubes_beyond_the_most_are_left_out_by_name_and_counted() {
+    let (server, address) = start(Setup::new(Binary::Trellis).slots(2).flags(&["--metrics-tubes", "5"]));
+    let mut client = server.connect("client");
+    let tubes = 2 * trellis::limits::TUBES_LOOKED_AT + 1000;
+    let names: Vec<String> = (0..tubes).map(|n| format!("tube-{:05}", n * 7919 % tubes)).collect();
+    for some in names.chunks(200) {
+        let puts: String = some.iter().map(|name| format!("use {name}\r\nput 0 0 60 0\r\n\r\n")).collect();
+        client.send(puts);
+        for name in some {
+            client.expect(format!("USING {name}\r\n"));
+            assert!(client.reply().starts_with(b"INSERTED"));
+        }
+    }
+    let first = ["default", "tube-00000", "tube-00001", "tube-00002", "tube-00003"];
+    let metrics = Metrics::scrape_when(address, |metrics| metrics.tubes().into_keys().eq(first));
+    assert_eq!(metrics.sum("trellis_tubes_left_out", &[]), (tubes + 1 - 5) as f64);
+    assert_eq!(metrics.sum("trellis_tube_jobs", &[("state", "ready")]), 4.0);
+    assert_eq!(
+        metrics.tubes().into_values().collect::<BTreeSet<_>>().len(),
+        2,
+        "both slots have some of them"
+    );
+
+    // One of them goes, and the next by name takes its place.
+    client.ask("watch tube-00001\r\n", "WATCHING 2\r\n").ask("ignore default\r\n", "WATCHING 1\r\n");
+    let job = client.call("reserve\r\n");
+    let id = String::from_utf8_lossy(&job).split(' ').nth(1).unwrap().to_owned();
+    client.ask(format!("delete {id}\r\n"), "DELETED\r\n");
+    client.ask("watch tube-00000\r\n", "WATCHING 2\r\n").ask("ignore tube-00001\r\n", "WATCHING 1\r\n");
+    let next = ["default", "tube-00000", "tube-00002", "tube-00003", "tube-00004"];
+    Metrics::scrape_when(address, |metrics| metrics.tubes().into_keys().eq(next));
+}
+
+#[test]
+fn tubes_of_a_slot_that_died_are_shown_no_more() {
+    let (server, address) = start(Setup::new(Binary::Trellis));
+    let mut client = server.connect("client");
+    client.ask("use gone\r\n", "USING gone\r\n");
+    assert!(client.call("put 0 0 60 1\r\nx\r\n").starts_with(b"INSERTED"));
+    drop(client);
+    Metrics::scrape_when(address, |metrics| metrics.tubes().contains_key("gone"));
+    kill(child(&server, "trellis owner --slot 0"), Signal::SIGKILL).unwrap();
+    let left = wait_for("the tubes to go", DEADLINE, || {
+        Some(Metrics::scrape(address)).filter(|metrics| !metrics.tubes().contains_key("gone"))
+    });
+    assert!(left.types.contains_key("trellis_tubes_left_out"));
+    Metrics::scrape_when(address, |metrics| metrics.tubes().into_keys().eq(["default"]));
+}
+
+#[test]
+fn no_tubes_are_shown_when_none_are_wanted() {
+    let (server, address) = start(Setup::new(Binary::Trellis).flags(&["--metrics-tubes=0"]));
+    let of_owner = [("role", "owner")];
+    let metrics = Metrics::scrape_when(address, |metrics| {
+        // It has answered a ping.
+        metrics.sum("trellis_process_lag_seconds", &of_owner) > 0.0
+    });
+    assert!(metrics.types.keys().all(|name| !name.starts_with("trellis_tube_")));
+    assert_eq!(metrics.sum("trellis_tubes_left_out", &[]), 1.0);
+    drop(server);
 }
 
 #[test]

@@ -714,6 +714,7 @@ fn orders(slot: u16, generation: u32) -> Start {
             wal_file_bytes: 10 << 20,
             frontends: 1,
             owner_wait_ms: 5000,
+            metrics_tubes: 0,
             clients: ClientLimits {
                 connections: 10,
                 unfinished_bytes: 65535,

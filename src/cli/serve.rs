@@ -54,6 +54,8 @@ pub struct Settings {
     pub kill_stalled: Option<Duration>,
     /// `--metrics`: address of the HTTP endpoint.
     pub metrics: Option<String>,
+    /// `--metrics-tubes`: how many tubes have metrics of their own.
+    pub metrics_tubes: u16,
     /// `--control`: path of the control socket.
     pub control: Option<PathBuf>,
     /// The `-l` and `-p` that were given, for the warning that an inherited socket makes them void.
@@ -84,6 +86,7 @@ impl Default for Settings {
             refuse_commands: Words::default(),
             kill_stalled: None,
             metrics: None,
+            metrics_tubes: limits::METRICS_TUBES_DEFAULT,
             control: None,
             listen_flags: Vec::new(),
         }
@@ -144,6 +147,9 @@ Of trellis:
                   it is shown as stalled and left alone)
  --log-format F   lines of the log as text or as json (text if not given)
  --metrics ADDR   serve metrics over HTTP on this address
+ --metrics-tubes N
+                  with metrics of their own for N tubes at most: the first by name,
+                  0 for none ({tubes} if not given)
  --control PATH   place of the control socket, for `{program} status`
 
 Other commands:
@@ -162,6 +168,7 @@ Other commands:
         connections = limits::CONNECTIONS_DEFAULT,
         unfinished = limits::UNFINISHED_BYTES_DEFAULT,
         pong = limits::PONG_MS,
+        tubes = limits::METRICS_TUBES_DEFAULT,
     )
 }
 
@@ -307,6 +314,9 @@ impl Reader {
                 s.log_format = Some(log::Format::from_name(&name).ok_or_else(wrong)?);
             }
             "metrics" => s.metrics = Some(value()?),
+            "metrics-tubes" => {
+                s.metrics_tubes = number(name, &value()?, 0, limits::METRICS_TUBES_MAX.into())? as u16;
+            }
             "control" => s.control = Some(value()?.into()),
             "help" if glued.is_none() => return Err(Stop::Help),
             "version" if glued.is_none() => return Err(Stop::Version),
@@ -517,6 +527,13 @@ mod tests {
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));
         assert_eq!((s.metrics.as_deref(), s.control), (Some("[::1]:9"), Some(PathBuf::from("/run/c=d"))));
+    }
+
+    #[test]
+    fn tubes_with_metrics_are_counted() {
+        assert_eq!(settings(&["--metrics-tubes", "0"]).metrics_tubes, 0);
+        assert_eq!(settings(&["--metrics-tubes=1000"]).metrics_tubes, 1000);
+        assert_eq!(refused(&["--metrics-tubes=1001"]), "--metrics-tubes 1001: must be 0 to 1000");
     }
 
     #[test]

@@ -143,6 +143,29 @@ impl Engine {
         (0..count).map(|i| unsafe { CStr::from_ptr(sys::core_tube_name(i)) })
     }
 
+    pub fn tube_count(&self) -> usize {
+        // SAFETY: the engine is started.
+        unsafe { sys::core_tube_count() }
+    }
+
+    /// The name of the tube at this place in stock's order. A new tube gets the last place; when one goes, the
+    /// last one takes its place.
+    pub fn tube_name(&self, index: usize) -> Option<&CStr> {
+        // SAFETY: as `tubes`; null beyond the last place.
+        unsafe {
+            let name = sys::core_tube_name(index);
+            (!name.is_null()).then(|| CStr::from_ptr(name))
+        }
+    }
+
+    /// The numbers of the tube at this place.
+    pub fn tube_stats(&self, index: usize) -> sys::core_tube_stats {
+        let mut stats = sys::core_tube_stats::default();
+        // SAFETY: the engine is started; the core fills in the whole structure.
+        unsafe { sys::core_tube_stats_read(index, &mut stats) };
+        stats
+    }
+
     /// Writes what was logged since the last call. An error means that the slot must stop, and that no reply
     /// made since then may leave.
     pub fn flush_wal(&mut self) -> io::Result<()> {

@@ -12,4 +12,4 @@ mod sys;
 
 pub use conn::{Cancel, Conn, Run, Status};
 pub use engine::{Chore, Engine, Options, StartError, WalOptions, WalPlace};
-pub use sys::core_stats as Stats;
+pub use sys::{core_stats as Stats, core_tube_stats as TubeStats};

@@ -73,6 +73,8 @@ pub struct Server {
     pub frontends: u16,
     /// How long a command waits for its slot, in milliseconds.
     pub owner_wait_ms: u64,
+    /// Of how many tubes an owner is to tell the numbers (`Kind::Tubes`); 0: of none.
+    pub metrics_tubes: u16,
     pub clients: ClientLimits,
 }
 

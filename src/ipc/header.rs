@@ -16,7 +16,7 @@
 use crate::limits::FRAME_PAYLOAD_BYTES;
 
 /// Raised with every change of the wire, released or not.
-pub const IPC_VERSION: u8 = 6;
+pub const IPC_VERSION: u8 = 7;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 40;
@@ -82,6 +82,8 @@ kinds! {
     Checked = 0x0c,
     /// Supervisor to owner: every slot's log is fit to be opened; go on.
     Open = 0x0d,
+    /// Owner to supervisor, before a `Pong`: numbers of tubes, a line each.
+    Tubes = 0x0e,
 
     /// Both ways, first on a link: role, generation and fingerprint.
     LinkHello = 0x20,

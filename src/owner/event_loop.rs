@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::commit::Commit;
 use super::numbers::Publisher;
 use super::sessions::{Sessions, Table};
+use super::survey::Survey;
 use crate::core_ffi::Engine;
 use crate::error::{Exit, Fatal};
 use crate::ipc::control::{self, LinkHello, Peer as PeerMessage, Role, Start};
@@ -32,6 +33,7 @@ pub struct Owner<'a> {
     engine: Engine,
     commit: Commit,
     numbers: Publisher<'a>,
+    survey: Survey,
     sessions: Sessions,
     peers: Slab<Peer>,
     stopping: bool,
@@ -65,6 +67,7 @@ impl<'a> Owner<'a> {
             engine,
             commit,
             numbers: Publisher::new(board.owner(start.index)),
+            survey: Survey::new(start.server.metrics_tubes.into()),
             start,
             sessions: Sessions::default(),
             peers: Slab::new(),
@@ -220,12 +223,7 @@ impl<'a> Owner<'a> {
             match kind {
                 Kind::LinkUp => self.link_up(&payload),
                 Kind::Drain => self.engine.drain(),
-                Kind::Ping => {
-                    log::tell_suppressed();
-                    self.numbers
-                        .sample(self.peers.iter().map(|(_, peer)| peer.link.outbox.pending().len()).sum());
-                    self.channel.queue(Kind::Pong, b"", vec![]);
-                }
+                Kind::Ping => self.pong(),
                 Kind::Stop => self.stopping = true,
                 // A link says by itself that it is down.
                 Kind::LinkDown => {}
@@ -234,6 +232,16 @@ impl<'a> Owner<'a> {
         }
         // The supervisor is gone: so is the server.
         self.stopping |= progress == Progress::Gone || self.channel.flush() == Progress::Gone;
+    }
+
+    /// Answers a ping, and does what is done once a second.
+    fn pong(&mut self) {
+        log::tell_suppressed();
+        self.numbers.sample(self.peers.iter().map(|(_, peer)| peer.link.outbox.pending().len()).sum());
+        for tubes in self.survey.look(&self.engine) {
+            self.channel.queue(Kind::Tubes, &tubes, vec![]);
+        }
+        self.channel.queue(Kind::Pong, b"", vec![]);
     }
 
     fn link_up(&mut self, payload: &[u8]) {

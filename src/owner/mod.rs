@@ -3,7 +3,7 @@
 //! A wake-up takes all frames that have come, runs the sessions they are for, lets the core do what is due,
 //! commits what was logged, publishes the numbers, and only then lets replies leave: one write a frontend.
 //! `recovery` looks at the log before the core does, `sessions` drives the virtual connections, `commit`
-//! keeps the log's promises, `numbers` publishes, `event_loop` ties them together. Never opens a network
+//! keeps the log's promises, `numbers` publishes, `survey` looks at single tubes, `event_loop` ties them together. Never opens a network
 //! socket; never runs for two slots.
 
 mod commit;
@@ -11,6 +11,7 @@ mod event_loop;
 mod numbers;
 mod recovery;
 mod sessions;
+mod survey;
 
 use std::ffi::CString;
 

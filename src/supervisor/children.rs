@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use super::policy::{Moment, Policy};
 use super::pulse::Pulse;
 use super::rising::Rising;
+use super::tubes::Report;
 use crate::ipc::control::{Peer, Role};
 use crate::ipc::socket::Channel;
 
@@ -37,6 +38,8 @@ pub struct Child {
     pub process: Option<Process>,
     /// This generation of an owner has found its log fit to be opened.
     pub checked: bool,
+    /// What an owner has told of its tubes.
+    pub tubes: Report,
     /// The code that its last process ended with, or that says why it was killed.
     pub code: u8,
     /// Why this process ends, if it said so or we did before we killed it.
@@ -66,6 +69,7 @@ impl Child {
             rising: Rising::default(),
             process: None,
             checked: false,
+            tubes: Report::default(),
             code: 0,
             reason: None,
             last_end: None,
@@ -83,6 +87,7 @@ impl Child {
             Some(reason) => format!("{end}: {reason}"),
             None => end.to_owned(),
         };
+        self.tubes.clear();
         self.last_end = Some(End { generation: self.generation, at, cause });
     }
 

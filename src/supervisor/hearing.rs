@@ -18,6 +18,8 @@ enum Said {
     Event(Event),
     /// Its log is fit to be opened.
     Checked,
+    /// Numbers of tubes, which are in the table now.
+    Tubes,
     Pong,
     Farewell,
 }
@@ -35,8 +37,8 @@ impl Supervisor {
                     Said::Event(event) => self.step(id, event),
                     Said::Checked => self.checked(id),
                     Said::Pong => self.beat(id, pulse::Event::Pong),
-                    // Its end will be seen.
-                    Said::Farewell => {}
+                    // They count with the pong behind them; its end will be seen.
+                    Said::Tubes | Said::Farewell => {}
                 }
             }
             if read == Progress::Gone || written == Progress::Gone {
@@ -69,8 +71,16 @@ impl Supervisor {
 
     /// The next thing that the child said.
     fn next_said(&mut self, id: ChildId) -> Option<Said> {
-        let Child { role, index, generation, ref mut process, ref mut code, ref mut reason, .. } =
-            *self.children.get_mut(id);
+        let Child {
+            role,
+            index,
+            generation,
+            ref mut process,
+            ref mut code,
+            ref mut reason,
+            ref mut tubes,
+            ..
+        } = *self.children.get_mut(id);
         let mut misbehaved = |said: &dyn std::fmt::Display| {
             tracing::error!("{role} {index} (generation {generation}): {said}");
             *reason = Some(said.to_string());
@@ -99,7 +109,16 @@ impl Supervisor {
             },
             Kind::Ready => Some(Said::Event(Event::Ready)),
             Kind::Checked => Some(Said::Checked),
-            Kind::Pong => Some(Said::Pong),
+            Kind::Tubes if role == Role::Owner => {
+                match tubes.add(frame.payload, self.server.metrics_tubes.into()) {
+                    Ok(()) => Some(Said::Tubes),
+                    Err(error) => misbehaved(&error),
+                }
+            }
+            Kind::Pong => {
+                tubes.end();
+                Some(Said::Pong)
+            }
             Kind::Farewell => {
                 let text = &frame.payload[..frame.payload.len().min(FAREWELL_BYTES)];
                 // One line, whatever is in it.

@@ -2,7 +2,7 @@
 //! test compares with this file's output.
 //!
 //! A scrape reads the scoreboard and the supervisor's table, as `report` does, and `/proc` for the memory of
-//! each process; it asks no process.
+//! each process; what owners have told of their tubes is in that table (`tubes`). It asks no process.
 
 use std::fmt;
 
@@ -78,7 +78,7 @@ struct Family {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Gauge,
     Counter,
     Histogram,
@@ -92,7 +92,7 @@ enum Value {
 
 /// Names and values.
 #[derive(Clone, Debug, Default)]
-struct Labels(Vec<(&'static str, String)>);
+pub(super) struct Labels(Vec<(&'static str, String)>);
 
 impl Supervisor {
     /// The whole text.
@@ -133,6 +133,7 @@ impl Supervisor {
             families.add("commands", "Commands executed", counter, labels, *highest as f64);
         }
 
+        self.tube_metrics(&mut families);
         for slot in &status.slots {
             let record = self.board.owner(slot.slot);
             let number = |field| record.get(field) as f64;
@@ -319,10 +320,17 @@ impl Supervisor {
 }
 
 #[derive(Default)]
-struct Families(Vec<Family>);
+pub(super) struct Families(Vec<Family>);
 
 impl Families {
-    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind, labels: Labels, value: f64) {
+    pub(super) fn add(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: Kind,
+        labels: Labels,
+        value: f64,
+    ) {
         self.sample(name, help, kind, labels, Value::Number(value));
     }
 
@@ -343,7 +351,7 @@ impl Families {
 }
 
 impl Labels {
-    fn with(mut self, name: &'static str, value: impl fmt::Display) -> Labels {
+    pub(super) fn with(mut self, name: &'static str, value: impl fmt::Display) -> Labels {
         self.0.push((name, value.to_string()));
         self
     }

@@ -24,6 +24,7 @@ mod report;
 mod rising;
 mod signals;
 mod spawn;
+mod tubes;
 mod user;
 mod watchdog;
 mod wiring;
@@ -470,6 +471,7 @@ fn server(settings: &Settings, frontends: u16, clients: ClientLimits) -> Result<
         wal_file_bytes: settings.wal_file_bytes.into(),
         frontends,
         owner_wait_ms: settings.owner_wait_ms,
+        metrics_tubes: if settings.metrics.is_some() { settings.metrics_tubes } else { 0 },
         clients,
     })
 }

@@ -39,6 +39,13 @@ typedef struct core_stats {
     uint64_t last_id;
 } core_stats;
 
+/* Numbers of one tube; those that `stats-tube` has. */
+typedef struct core_tube_stats {
+    uint64_t jobs_ready, jobs_reserved, jobs_delayed, jobs_buried;
+    uint64_t using_clients, watching_clients, waiting_clients;
+    uint64_t total_jobs, pauses;
+} core_tube_stats;
+
 /* Why core_run returned. */
 enum {
     CORE_NEED_INPUT = 0, /* between commands or inside one; all input was consumed */
@@ -85,6 +92,7 @@ uint64_t core_next_id(void); /* one above the highest id handed out or read from
 void core_stats_read(core_stats *stats);
 size_t core_tube_count(void);
 const char *core_tube_name(size_t index);
+void core_tube_stats_read(size_t index, core_tube_stats *stats); /* all zero: no such tube */
 
 /* The log. What a batch logs is gathered and leaves in one write (core_wal_flush); syncing, and what must
  * wait for it, is the caller's: closes and unlinks come out as chores, in order. */

@@ -578,3 +578,21 @@ core_tube_name(size_t index)
 {
     return index < tubes.len ? ((Tube *)tubes.items[index])->name : NULL;
 }
+
+void
+core_tube_stats_read(size_t index, core_tube_stats *s)
+{
+    memset(s, 0, sizeof *s);
+    if (index >= tubes.len)
+        return;
+    Tube *t = tubes.items[index];
+    s->jobs_ready = t->ready.len;
+    s->jobs_reserved = t->stat.reserved_ct;
+    s->jobs_delayed = t->delay.len;
+    s->jobs_buried = t->stat.buried_ct;
+    s->using_clients = t->using_ct;
+    s->watching_clients = t->watching_ct;
+    s->waiting_clients = t->stat.waiting_ct;
+    s->total_jobs = t->stat.total_jobs_ct;
+    s->pauses = t->stat.pause_ct;
+}
