@@ -254,6 +254,10 @@ pub const TUBE_LINE_BYTES: usize = TUBE_NAME_BYTES + 9 * 21 + 1;
 
 const _: () = assert!(TUBE_LINE_BYTES <= FRAME_PAYLOAD_BYTES);
 
+/// How long until a word that the service manager had no room for is tried again: soon for a person, rarely for a
+/// processor.
+pub const NOTIFY_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Largest `--kill-stalled`, in milliseconds: a day.
 pub const KILL_STALLED_MS_MAX: u64 = 24 * 3600 * 1000;
 

@@ -22,11 +22,11 @@ mod process_figures;
 mod pulse;
 mod report;
 mod rising;
+mod service_manager;
 mod signals;
 mod spawn;
 mod tubes;
 mod user;
-mod watchdog;
 mod wiring;
 
 use std::io;
@@ -48,9 +48,9 @@ use crate::topology::Topology;
 use children::{ChildId, Children};
 use desk::{Desk, Listener};
 use policy::{Action, Event, Moment};
+use service_manager::ServiceManager;
 use signals::{Order, Signals};
 use spawn::Spawner;
-use watchdog::Watchdog;
 
 /// The token of the signals; children have theirs from 0, and desks theirs from here.
 const SIGNALS: Token = Token(usize::MAX);
@@ -125,7 +125,7 @@ struct Supervisor {
     poll: Poll,
     desks: Vec<Desk>,
     watermarks: metrics::Watermarks,
-    watchdog: Watchdog,
+    manager: ServiceManager,
     started: Instant,
     phase: Phase,
     /// The owners have been told to open their logs.
@@ -157,7 +157,7 @@ impl Supervisor {
             poll: Poll::new().map_err(|e| Fatal::temporary("event loop", e))?,
             desks: Vec::new(),
             watermarks: metrics::Watermarks::default(),
-            watchdog: Watchdog::from_environment(),
+            manager: ServiceManager::from_environment(),
             started: Instant::now(),
             phase: Phase::Recovering,
             opened: false,
@@ -190,7 +190,7 @@ impl Supervisor {
                 }
             }
             self.say_due();
-            self.feed_watchdog();
+            self.tell_manager();
             log::tell_suppressed();
             self.advance();
             // Last, so that what is told is what has come of all this.
@@ -211,12 +211,7 @@ impl Supervisor {
         });
         let desks = self.desks.iter().filter_map(Desk::deadline);
         Some(
-            deadlines
-                .flatten()
-                .chain(desks)
-                .chain(self.watchdog.deadline())
-                .min()?
-                .saturating_sub(self.now()),
+            deadlines.flatten().chain(desks).chain(self.manager.deadline()).min()?.saturating_sub(self.now()),
         )
     }
 
@@ -288,7 +283,7 @@ impl Supervisor {
             return;
         }
         tracing::info!("stopping");
-        let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
+        self.manager.tell(service_manager::STOPPING, self.now());
         self.failure = failure;
         self.phase = Phase::Closing;
         self.step_all(Role::Frontend, Event::Stop);
@@ -307,7 +302,7 @@ impl Supervisor {
                 }
                 Phase::Opening if self.children.all(frontends, |policy| policy.is_serving()) => {
                     tracing::info!("ready");
-                    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+                    self.manager.tell(service_manager::READY, self.now());
                     Phase::Serving
                 }
                 Phase::Closing if self.children.all(frontends, |policy| policy.is_over()) => {
