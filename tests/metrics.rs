@@ -6,11 +6,14 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use support::process::wait_for;
 use support::{Binary, DEADLINE, Server, Setup, TempDir};
 
@@ -172,10 +175,14 @@ fn sample(line: &str) -> (String, Labels, f64) {
 }
 
 fn child(server: &Server, command_line: &str) -> Pid {
+    find_child(server, command_line)
+        .unwrap_or_else(|| panic!("no process {command_line:?}\n{}", server.log()))
+}
+
+fn find_child(server: &Server, command_line: &str) -> Option<Pid> {
     let line = |pid: i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let wanted = command_line.replace(' ', "\0");
-    let found = server.pids().into_iter().find(|&pid| line(pid).starts_with(wanted.as_bytes()));
-    Pid::from_raw(found.unwrap_or_else(|| panic!("no process {command_line:?}\n{}", server.log())))
+    server.pids().into_iter().find(|&pid| line(pid).starts_with(wanted.as_bytes())).map(Pid::from_raw)
 }
 
 #[test]
@@ -334,6 +341,68 @@ fn health_and_restarts_follow_the_death_and_the_stall_of_an_owner() {
     });
     assert!(reason.starts_with("no frontend serves: frontend 0 is stalled"), "{reason}");
     kill(frontend, Signal::SIGCONT).unwrap();
+}
+
+/// The slot's next generation finds a pipe where a file of its log was, and waits there until the test lets it go on.
+#[test]
+fn watch_health_and_metrics_follow_a_slot_from_its_death_over_recovery_to_service() {
+    let (wal, place) = (TempDir::new("wal"), TempDir::new("control"));
+    let control = format!("--control={}", place.join("control").display());
+    let (server, address) =
+        start(Setup::new(Binary::Trellis).slots(2).wal(wal.path()).flags(&["-f0", &control]));
+    let mut watch = Command::new(Binary::Trellis.path());
+    watch.args(["status", "--watch", &control]).stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut wait_line = |begin: &str| {
+        let found = lines.find(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no line {begin:?}"))
+    };
+    let of_slot_1 = [("role", "owner"), ("index", "1")];
+    wait_line("   1  up ");
+
+    let (ids, away) = (wal.join("slot-001/ids.toml"), wal.join("slot-001/ids.toml.away"));
+    std::fs::rename(&ids, &away).unwrap();
+    mkfifo(&ids, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    kill(child(&server, "trellis owner --slot 1"), Signal::SIGKILL).unwrap();
+    wait_line("TROUBLE: slot 1 is recovering: killed by SIGKILL");
+    wait_line("   1  recovering ");
+    assert_eq!(health(address, "/healthz"), (503, "slot 1 is recovering: killed by SIGKILL\n".to_owned()));
+    assert_eq!(health(address, "/readyz").0, 200, "the other slot serves");
+    let metrics = Metrics::scrape(address);
+    assert_eq!(metrics.sum("trellis_process_up", &of_slot_1), 0.0);
+    assert_eq!(metrics.sum("trellis_process_restarts_total", &of_slot_1), 1.0);
+
+    // Each death before it is ready makes the pause before the next start longer: 0.1, 0.2, 0.4, 0.8 seconds. One more
+    // would be the last.
+    for generation in 2..6 {
+        let recovers = format!("trellis owner --slot 1 --generation {generation}");
+        let pid = wait_for(&recovers, DEADLINE, || {
+            let recovering = health(address, "/healthz").1.starts_with("slot 1 is recovering");
+            // The one before may not be known to be dead yet.
+            find_child(&server, &recovers).filter(|_| recovering)
+        });
+        kill(pid, Signal::SIGKILL).unwrap();
+    }
+    wait_for("the longest pause", DEADLINE, || {
+        let is_down = health(address, "/healthz").1 == "slot 1 is down: killed by SIGKILL\n";
+        is_down.then(|| Metrics::scrape(address).sum("trellis_process_up", &of_slot_1) == 0.0)
+    });
+
+    // Opens once the next generation has. What it reads later is a file again.
+    let mut pipe = OpenOptions::new().write(true).open(&ids).unwrap();
+    let text = std::fs::read(&away).unwrap();
+    std::fs::rename(&away, &ids).unwrap();
+    pipe.write_all(&text).unwrap();
+    drop(pipe);
+    wait_line("all is well");
+    wait_line("   1  up ");
+    assert_eq!(health(address, "/healthz"), (200, "ok\n".to_owned()));
+    let metrics = Metrics::scrape(address);
+    assert_eq!(metrics.sum("trellis_process_up", &of_slot_1), 1.0);
+    assert_eq!(metrics.sum("trellis_process_restarts_total", &of_slot_1), 5.0);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }
 
 #[test]
