@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use super::{Command, clap_saying};
 use crate::bench::Options;
@@ -50,6 +50,11 @@ struct Line {
     /// Draw the ratios into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Line::command()
 }
 
 pub fn parse(words: &[OsString]) -> Command {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use super::bench::seconds;
 use super::{Command, clap_saying};
@@ -41,6 +41,11 @@ struct Line {
     /// scenario
     #[arg(long, num_args = 3, value_names = ["LISTEN", "TARGET", "FILE"])]
     record: Option<Vec<String>>,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Line::command()
 }
 
 pub fn parse(words: &[OsString]) -> Command {

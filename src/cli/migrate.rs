@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Args, CommandFactory, Parser};
 
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
@@ -50,6 +50,16 @@ struct Places {
     #[arg(short = 's', value_name = "BYTES", default_value_t = limits::WAL_FILE_BYTES_DEFAULT,
         value_parser = clap::value_parser!(u64).range(limits::WAL_FILE_BYTES_MIN..=limits::WAL_FILE_BYTES_MAX))]
     file_bytes: u64,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Migrate::command()
+}
+
+/// Of `export`.
+pub fn export_grammar() -> clap::Command {
+    Export::command()
 }
 
 /// `words` begin with the subcommand.

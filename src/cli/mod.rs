@@ -2,11 +2,12 @@
 //!
 //! `serve` is the default and takes stock's flags exactly as stock does; `topology` and `wal` look at a data
 //! directory, `migrate` makes another, `status` asks a running server, `bench` measures beside the original and
-//! `compare` compares with it; `role` is how the supervisor starts its children and is listed nowhere. Parsing
+//! `compare` compares with it, `completions` helps a shell; `role` is how the supervisor starts its children and is listed nowhere. Parsing
 //! reads no file, writes nothing and never exits: what is to be said comes back as text, for `main` to print.
 
 pub mod bench;
 pub mod compare;
+pub mod completions;
 pub mod migrate;
 mod numbers;
 pub mod role;
@@ -75,6 +76,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         "bench-load" => just(Command::BenchLoad),
         "bench-floor" => just(Command::BenchFloor(words)),
         "topology" => just(topology::parse(&words)),
+        "completions" => just(completions::parse(&words)),
         "status" => just(status::parse(&words)),
         "migrate" | "export" => just(migrate::parse(&words)),
         "wal" => just(wal::parse(&words)),

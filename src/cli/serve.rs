@@ -98,7 +98,7 @@ pub fn version_line() -> String {
     format!("trellis {} (beanstalkd 1.13)", env!("CARGO_PKG_VERSION"))
 }
 
-fn usage(program: &str) -> String {
+pub(super) fn usage(program: &str) -> String {
     format!(
         "\
 Usage: {program} [serve] [OPTIONS]
@@ -158,7 +158,8 @@ Other commands:
  {program} wal check|dump|repair --help
  {program} migrate|export --help
  {program} compare --help
- {program} bench --help",
+ {program} bench --help
+ {program} completions bash|zsh|fish",
         sync = limits::SYNC_MS_DEFAULT,
         job = limits::JOB_BYTES_DEFAULT,
         job_max = limits::JOB_BYTES_MAX,

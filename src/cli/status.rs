@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
@@ -30,6 +30,11 @@ pub struct Request {
     /// End with code 1 unless every slot and frontend serves, and say what does not
     #[arg(long, conflicts_with = "watch")]
     check: bool,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Request::command()
 }
 
 pub fn parse(words: &[OsString]) -> Command {

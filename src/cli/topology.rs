@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
@@ -46,6 +46,11 @@ pub struct Source {
     /// Partitions, where the directory doesn't say
     #[arg(long, value_name = "N")]
     partitions: Option<u32>,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Line::command()
 }
 
 pub fn parse(words: &[OsString]) -> Command {

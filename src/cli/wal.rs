@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
@@ -48,6 +48,11 @@ pub struct Place {
     /// Print JSON (`dump`: an object a line)
     #[arg(long)]
     json: bool,
+}
+
+/// For `completions`.
+pub fn grammar() -> clap::Command {
+    Line::command()
 }
 
 pub fn parse(words: &[OsString]) -> Command {
