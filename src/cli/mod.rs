@@ -2,8 +2,9 @@
 //!
 //! `serve` is the default and takes stock's flags exactly as stock does; `topology` and `wal` look at a data
 //! directory, `migrate` makes another, `status` asks a running server, `bench` measures beside the original and
-//! `compare` compares with it, `completions` helps a shell; `role` is how the supervisor starts its children and is listed nowhere. Parsing
-//! reads no file, writes nothing and never exits: what is to be said comes back as text, for `main` to print.
+//! `compare` compares with it, `completions` helps a shell; `role` is how the supervisor starts its children and is
+//! listed nowhere. Parsing reads no file, writes nothing and never exits: what is to be said comes back as text, for
+//! `main` to print.
 
 pub mod bench;
 pub mod compare;

@@ -148,8 +148,8 @@ Of trellis:
  --log-format F   lines of the log as text or as json (text if not given)
  --metrics ADDR   serve metrics over HTTP on this address
  --metrics-tubes N
-                  with metrics of their own for N tubes at most: the first by name,
-                  0 for none ({tubes} if not given)
+                  tubes with metrics of their own, the first by name
+                  ({tubes} if not given)
  --control PATH   place of the control socket, for `{program} status`
 
 Other commands:

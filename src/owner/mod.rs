@@ -3,8 +3,8 @@
 //! A wake-up takes all frames that have come, runs the sessions they are for, lets the core do what is due,
 //! commits what was logged, publishes the numbers, and only then lets replies leave: one write a frontend.
 //! `recovery` looks at the log before the core does, `sessions` drives the virtual connections, `commit`
-//! keeps the log's promises, `numbers` publishes, `survey` looks at single tubes, `event_loop` ties them together. Never opens a network
-//! socket; never runs for two slots.
+//! keeps the log's promises, `numbers` publishes, `survey` looks at single tubes, `event_loop` ties them together.
+//! Never opens a network socket; never runs for two slots.
 
 mod commit;
 mod event_loop;
