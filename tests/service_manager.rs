@@ -1,4 +1,4 @@
-//! What the service manager is told, if it does not read. `tests/supervisor.rs` has the rest: readiness and the
+//! What the service manager is told, if it does not read. `tests/supervisor/` has the rest: readiness and the
 //! watchdog.
 
 mod support;
