@@ -171,6 +171,14 @@ fn durable(all: &mut Vec<Scenario>) {
         let groups = vec![Group::closed("clients", 64, Work::Cycle)];
         all.push(Scenario { flags: vec![flag], durable: true, ..load(name, about, groups) });
     }
+    let about = "-b -f0; 16 clients, each on its own tube: puts, one at a time";
+    let groups = vec![Group::closed("clients", 16, Work::Put)];
+    all.push(Scenario {
+        flags: vec!["-f0"],
+        durable: true,
+        fresh: true,
+        ..load("wal-f0-puts", about, groups)
+    });
 }
 
 fn connections(all: &mut Vec<Scenario>) {
