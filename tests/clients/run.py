@@ -78,6 +78,10 @@ def greenstalk(packages, copy, port):
     return unittest_of(HERE, "check_greenstalk", packages / "python", port)
 
 
+def pystalk(packages, copy, port):
+    return unittest_of(HERE, "check_pystalk", packages / "python", port)
+
+
 def pystalkd(packages, copy, port):
     folder = copy / "pystalkd"
     shutil.copytree(packages / "python" / "pystalkd-1.3.0", folder)
@@ -163,6 +167,7 @@ def set_port(folder, patterns, port):
 
 SUITES = (
     Suite("greenstalk", "Python", greenstalk),
+    Suite("pystalk", "Python", pystalk),
     Suite("pystalkd", "Python", pystalkd),
     Suite("fivebeans", "Node", fivebeans),
     Suite("jackd", "Node", jackd),
