@@ -91,6 +91,14 @@ fn chosen(options: &Options) -> Result<Vec<Scenario>, Fatal> {
     Ok(all)
 }
 
+/// Who takes part in a scenario, in the order of the report.
+fn programs(scenario: &Scenario, options: &Options) -> Vec<Program> {
+    let slots = options.slots.unwrap_or(scenario.slots);
+    let floor = (options.floor && scenario.has_floor()).then_some(Program::Floor);
+    let both = [Program::Legacy, Program::Trellis { slots, frontends: options.frontends }];
+    both.into_iter().chain(floor).collect()
+}
+
 /// All runs of a scenario: one case, or for isolation the undisturbed and the disturbed one.
 fn measure_in_turns(
     scenario: &Scenario,
@@ -100,24 +108,19 @@ fn measure_in_turns(
 ) -> Result<Vec<Case>, Fatal> {
     let slots = options.slots.unwrap_or(scenario.slots);
     let lengths = Lengths { warm: options.warm, run: options.run };
-    let mut programs = vec![Program::Legacy, Program::Trellis { slots, frontends: options.frontends }];
-    if options.floor && scenario.has_floor() {
-        programs.push(Program::Floor);
-    }
     let in_scenario = |e: Fatal| Fatal { message: format!("{}: {}", scenario.name, e.message), ..e };
     let mut contestants = Vec::new();
-    for program in programs {
+    for program in programs(scenario, options) {
         contestants.push(Contestant::new(scenario, program, lengths, dir).map_err(in_scenario)?);
     }
     // By case, then by contestant.
     let mut runs: Vec<Vec<Vec<Run>>> = Vec::new();
     for pair in 0..options.pairs {
-        let count = contestants.len();
         for (who, contestant) in contestants.iter_mut().enumerate() {
             progress.next(scenario.name, contestant.name(), pair);
             for (case, run) in contestant.run(u64::from(pair)).map_err(in_scenario)?.into_iter().enumerate() {
                 if runs.len() <= case {
-                    runs.push(vec![Vec::new(); count]);
+                    runs.push(vec![Vec::new(); programs(scenario, options).len()]);
                 }
                 runs[case][who].push(run);
             }
@@ -149,8 +152,7 @@ impl Progress {
     fn new(scenarios: &[Scenario], options: &Options) -> Progress {
         Progress {
             done: 0,
-            all: scenarios.iter().map(|s| 2 + u32::from(options.floor && s.has_floor())).sum::<u32>()
-                * options.pairs,
+            all: scenarios.iter().map(|s| programs(s, options).len()).sum::<usize>() as u32 * options.pairs,
             pairs: options.pairs,
             began: Instant::now(),
             terminal: std::io::stderr().is_terminal(),

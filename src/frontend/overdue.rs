@@ -51,7 +51,8 @@ impl Session {
         !holds && !is_owed && !self.barrier && !self.reserves() && !self.has_unread()
     }
 
-    fn reserves(&self) -> bool {
+    /// A reserve of it is under way.
+    pub fn reserves(&self) -> bool {
         let waits = |p: &Pending| matches!(p, Pending::Remote(Remote { what: What::Reserve { .. }, .. }));
         self.pending.iter().any(waits)
     }

@@ -353,8 +353,7 @@ impl Session {
     /// A put has joined the run. Its client is a producer when the owner begins it: at once, unless a reserve
     /// may wait before it.
     fn produce(&mut self, record: Record<'_>) {
-        let waits = |p: &Pending| matches!(p, Pending::Remote(r) if matches!(r.what, What::Reserve { .. }));
-        if self.producer || !self.pending.iter().any(waits) {
+        if self.producer || !self.reserves() {
             self.is_producer(record);
         } else if let Some(Pending::Remote(put)) = self.pending.back_mut() {
             put.produces = true;

@@ -132,7 +132,8 @@ impl Pulse {
     }
 }
 
-fn interval() -> Duration {
+/// Between two looks at a child, here and in `rising`.
+pub(super) fn interval() -> Duration {
     Duration::from_millis(limits::PING_MS)
 }
 

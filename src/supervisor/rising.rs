@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::policy::Moment;
 use super::process_figures::Turns;
+use super::pulse::interval;
 use crate::limits;
 
 /// One child's way up.
@@ -77,10 +78,6 @@ impl Rising {
     pub fn ages(&self, now: Moment) -> Option<(Duration, Duration)> {
         self.0.as_ref().map(|watch| (now - watch.since, now - watch.moved))
     }
-}
-
-fn interval() -> Duration {
-    Duration::from_millis(limits::PING_MS)
 }
 
 #[cfg(test)]
