@@ -56,6 +56,12 @@ pub const WAL_FINDINGS_LOGGED: usize = 20;
 /// temporary file. Some hundred thousand jobs need no file, and sorting is fast with more than a few runs.
 pub const SORT_BYTES: usize = 32 << 20;
 
+/// What one read of a sorted run brings at most, in bytes: enough for its share of the time to be small.
+pub const SORT_RUN_BYTES_MAX: usize = 256 << 10;
+
+/// And at least, however many runs there are.
+pub const SORT_RUN_BYTES_MIN: usize = 4 << 10;
+
 /// Ids that a slot reserves ahead on disk, times the slots: a million puts for one small write and sync. A
 /// power failure may skip that many ids, and there are some billion blocks of them.
 pub const ID_BLOCK: u64 = 1_000_000;

@@ -19,21 +19,8 @@ pub const SEED: u64 = 0x5eed;
 
 /// A ready job of ten bytes, its times telling jobs apart.
 pub fn job(id: u64) -> Jobrec {
-    Jobrec {
-        id,
-        pri: 10,
-        delay: 0,
-        ttr: 60_000_000_000,
-        body_size: 10,
-        created_at: 1_700_000_000_000_000_000 + id as i64 * 1000,
-        deadline_at: 0,
-        reserves: 0,
-        timeouts: 0,
-        releases: 0,
-        buries: 0,
-        kicks: 0,
-        state: State::Ready,
-    }
+    let created_at = 1_700_000_000_000_000_000 + id as i64 * 1000;
+    Jobrec { pri: 10, ttr: 60_000_000_000, created_at, ..Jobrec::ready(id, 10) }
 }
 
 /// A body that `job` has room for.

@@ -163,6 +163,27 @@ pub struct Jobrec {
     pub state: State,
 }
 
+impl Jobrec {
+    /// Of a ready job to which nothing has happened. All else is zero, the times too.
+    pub fn ready(id: u64, body_size: i32) -> Jobrec {
+        Jobrec {
+            id,
+            pri: 0,
+            delay: 0,
+            ttr: 0,
+            body_size,
+            created_at: 0,
+            deadline_at: 0,
+            reserves: 0,
+            timeouts: 0,
+            releases: 0,
+            buries: 0,
+            kicks: 0,
+            state: State::Ready,
+        }
+    }
+}
+
 /// Why the fixed part of a record can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadJobrec {

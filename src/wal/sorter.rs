@@ -5,7 +5,7 @@
 //! the directory that it is in.
 //!
 //! Memory stays below the bound that was given, while adding as well as while reading, up to some hundred
-//! million entries: beyond that each run costs `RUN_BYTES_MIN`.
+//! million entries: beyond that each run costs `SORT_RUN_BYTES_MIN`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use super::finding::WalError;
+use crate::limits;
 
 /// What can be sorted.
 pub trait Entry: Copy {
@@ -31,12 +32,6 @@ pub trait Entry: Copy {
 
     fn decode(bytes: &[u8]) -> Self;
 }
-
-/// What a read of one run brings at most: enough for its share of the time to be small.
-const RUN_BYTES_MAX: usize = 256 << 10;
-
-/// And at least, however many runs there are.
-const RUN_BYTES_MIN: usize = 4 << 10;
 
 /// Takes entries in any order.
 pub struct Sorter<T> {
@@ -113,7 +108,7 @@ impl<T: Entry> Sorter<T> {
 impl Runs {
     fn append<T: Entry>(&mut self, entries: &[T]) -> io::Result<()> {
         let start = self.places.last().map_or(0, |place| place.end);
-        let mut file = BufWriter::with_capacity(RUN_BYTES_MAX, &self.file);
+        let mut file = BufWriter::with_capacity(limits::SORT_RUN_BYTES_MAX, &self.file);
         let mut bytes = vec![0; T::BYTES];
         for entry in entries {
             entry.encode(&mut bytes);
@@ -172,7 +167,8 @@ struct Piece {
 
 impl<'a, T: Entry> Merge<'a, T> {
     fn new(runs: &'a Runs) -> Result<Merge<'a, T>, WalError> {
-        let piece = (runs.bound / runs.places.len()).clamp(RUN_BYTES_MIN, RUN_BYTES_MAX);
+        let piece =
+            (runs.bound / runs.places.len()).clamp(limits::SORT_RUN_BYTES_MIN, limits::SORT_RUN_BYTES_MAX);
         let piece = (piece / T::BYTES).max(1) * T::BYTES;
         let new = |rest: &Range<u64>| Piece { rest: rest.clone(), buffer: vec![0; piece], at: piece };
         let pieces = runs.places.iter().map(new).collect();

@@ -100,21 +100,7 @@ impl LogWriter {
 /// What `append_used_up` writes, but for the body, which is empty: a full record and a short one, which has no tube.
 pub fn used_up(id: u64) -> [(&'static [u8], Jobrec); 2] {
     const TUBE: &[u8] = b"default"; // of every server
-    let put = Jobrec {
-        id,
-        pri: 0,
-        delay: 0,
-        ttr: 0,
-        body_size: BODY_BYTES_MIN as i32,
-        created_at: 0,
-        deadline_at: 0,
-        reserves: 0,
-        timeouts: 0,
-        releases: 0,
-        buries: 0,
-        kicks: 0,
-        state: State::Ready,
-    };
+    let put = Jobrec::ready(id, BODY_BYTES_MIN as i32);
     [(TUBE, put), (b"", Jobrec { state: State::Invalid, ..put })]
 }
 

@@ -110,21 +110,9 @@ fn write_logs(dir: &Path, jobs: u64) -> u64 {
 }
 
 fn ready(id: u64) -> Jobrec {
-    Jobrec {
-        id,
-        pri: id as u32 % 5,
-        delay: 0,
-        ttr: 60_000_000_000,
-        body_size: BODY_BYTES as i32 + 2,
-        created_at: 1_700_000_000_000_000_000 + id as i64,
-        deadline_at: 0,
-        reserves: 0,
-        timeouts: 0,
-        releases: 0,
-        buries: 0,
-        kicks: 0,
-        state: State::Ready,
-    }
+    let created_at = 1_700_000_000_000_000_000 + id as i64;
+    let (pri, ttr) = (id as u32 % 5, 60_000_000_000);
+    Jobrec { pri, ttr, created_at, ..Jobrec::ready(id, BODY_BYTES as i32 + 2) }
 }
 
 struct Writer<'a> {
