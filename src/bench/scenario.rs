@@ -171,14 +171,17 @@ fn durable(all: &mut Vec<Scenario>) {
         let groups = vec![Group::closed("clients", 64, Work::Cycle)];
         all.push(Scenario { flags: vec![flag], durable: true, ..load(name, about, groups) });
     }
-    let about = "-b -f0; 16 clients, each on its own tube: puts, one at a time";
-    let groups = vec![Group::closed("clients", 16, Work::Put)];
-    all.push(Scenario {
-        flags: vec!["-f0"],
-        durable: true,
-        fresh: true,
-        ..load("wal-f0-puts", about, groups)
-    });
+    // At a given load the slower server can't have the better latencies by doing less.
+    const PER_SECOND: u32 = 1000;
+    let closed = "puts, one at a time".to_owned();
+    let paced = format!("{PER_SECOND} puts a second each, whether the last one was answered or not");
+    for (name, flag, how, per_second) in
+        [("wal-f0-puts", "-f0", closed, None), ("wal-f50-puts", "-f50", paced, Some(f64::from(PER_SECOND)))]
+    {
+        let about = format!("-b {flag}; 16 clients, each on its own tube: {how}");
+        let groups = vec![Group { per_second, ..Group::closed("clients", 16, Work::Put) }];
+        all.push(Scenario { flags: vec![flag], durable: true, fresh: true, ..load(name, about, groups) });
+    }
 }
 
 fn connections(all: &mut Vec<Scenario>) {

@@ -2,8 +2,9 @@
 //!
 //! The core's replay trusts what it reads and deletes files; so the directory is read first, under the lock
 //! that the core will take, and it is opened only if what is there is sound or what a crash leaves. Torn tails
-//! are cut, which is logged, and what is there is synced where the log is. Anything else is refused, and then nothing in the directory changes, not even by a
-//! lock file. The ids that the directory has used up are settled at the same time.
+//! are cut, which is logged, and what is there is synced where the log is. Anything else is refused, and then
+//! nothing in the directory changes, not even by a lock file. The ids that the directory has used up are settled
+//! at the same time.
 
 use std::fs::{File, OpenOptions};
 use std::io;

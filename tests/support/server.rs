@@ -124,7 +124,8 @@ impl Setup {
         (winner, exit)
     }
 
-    /// Starts, if nothing else was said on a free port of 127.0.0.1. Panics with the server's own words if it does not come up.
+    /// Starts, if nothing else was said on a free port of 127.0.0.1. Panics with the server's own words if it does
+    /// not come up.
     pub fn start(&self) -> Server {
         let directory = TempDir::new("server");
         let mut server = Server { setup: self.clone(), directory, process: None, port: 0 };
