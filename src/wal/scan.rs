@@ -85,6 +85,8 @@ impl<J> Scan<J> {
     /// File number and offset of each torn tail: the file is whole once it is cut there.
     pub fn torn_tails(&self) -> impl Iterator<Item = (u32, u64)> {
         self.findings.iter().filter_map(|finding| match finding {
+            // Nothing is left of it to be cut.
+            Finding::TornTail { cause: Cause::FileMissing, .. } => None,
             Finding::TornTail { file, offset, .. } => Some((*file, *offset)),
             _ => None,
         })

@@ -8,14 +8,16 @@
  *
  * A record: one byte for the call, then the length of the first name and of the second (2 bytes each), the offset or
  * length (8), the bytes of data (4), all in the machine's byte order; then names and data. Names are those in the
- * directory, empty for the directory itself. A record is one append behind the call. So records are in the order of
- * the calls as long as one thread makes them, which holds for an owner that syncs before it replies.
+ * directory, empty for the directory itself. A record is one append behind the call, in the order of the calls. A sync
+ * has one in front of it, too: what another thread does meanwhile it need not cover. Both have the same number, the
+ * second has no name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -42,6 +44,9 @@ start(void)
         trace = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
+/* Held over a call and its record, so that the order of the two is the same and no kill comes in between. */
+static pthread_mutex_t order = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
 /* The name in the directory; NULL: elsewhere, or unlinked. */
 static const char *
 inside(const char *path)
@@ -66,6 +71,7 @@ inside_fd(int fd, char *path)
     return inside(path);
 }
 
+/* With `order` held, but for syncs. */
 static void
 note(char call, const char *name, const char *other, uint64_t number, const void *data, uint32_t length)
 {
@@ -102,6 +108,7 @@ write(int fd, const void *buf, size_t n)
     static ssize_t (*original)(int, const void *, size_t);
     if (!original)
         ORIGINAL(original, "write");
+    pthread_mutex_lock(&order);
     ssize_t r = original(fd, buf, n);
     if (r > 0) {
         int before = errno;
@@ -110,6 +117,7 @@ write(int fd, const void *buf, size_t n)
         if (end >= r)
             note_fd('w', fd, end - r, buf, r);
     }
+    pthread_mutex_unlock(&order);
     return r;
 }
 
@@ -119,9 +127,26 @@ pwrite64(int fd, const void *buf, size_t n, off_t offset)
     static ssize_t (*original)(int, const void *, size_t, off_t);
     if (!original)
         ORIGINAL(original, "pwrite64");
+    pthread_mutex_lock(&order);
     ssize_t r = original(fd, buf, n, offset);
     if (r > 0)
         note_fd('w', fd, offset, buf, r);
+    pthread_mutex_unlock(&order);
+    return r;
+}
+
+static int
+sync_with(int (*original)(int), int fd)
+{
+    static uint64_t last;
+    uint64_t number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    char path[PATH_MAX + 1];
+    const char *name = inside_fd(fd, path);
+    if (name)
+        note('b', name, "", number, "", 0);
+    int r = original(fd);
+    if (r == 0 && name)
+        note('s', "", "", number, "", 0);
     return r;
 }
 
@@ -131,10 +156,7 @@ fsync(int fd)
     static int (*original)(int);
     if (!original)
         ORIGINAL(original, "fsync");
-    int r = original(fd);
-    if (r == 0)
-        note_fd('s', fd, 0, "", 0);
-    return r;
+    return sync_with(original, fd);
 }
 
 int
@@ -143,10 +165,7 @@ fdatasync(int fd)
     static int (*original)(int);
     if (!original)
         ORIGINAL(original, "fdatasync");
-    int r = original(fd);
-    if (r == 0)
-        note_fd('s', fd, 0, "", 0);
-    return r;
+    return sync_with(original, fd);
 }
 
 int
@@ -155,9 +174,11 @@ ftruncate(int fd, off_t length)
     static int (*original)(int, off_t);
     if (!original)
         ORIGINAL(original, "ftruncate");
+    pthread_mutex_lock(&order);
     int r = original(fd, length);
     if (r == 0)
         note_fd('t', fd, length, "", 0);
+    pthread_mutex_unlock(&order);
     return r;
 }
 
@@ -174,9 +195,11 @@ unlink(const char *path)
     if (!original)
         ORIGINAL(original, "unlink");
     const char *name = inside(path);
+    pthread_mutex_lock(&order);
     int r = original(path);
     if (r == 0 && name)
         note('u', name, "", 0, "", 0);
+    pthread_mutex_unlock(&order);
     return r;
 }
 
@@ -187,9 +210,11 @@ rename(const char *from, const char *to)
     if (!original)
         ORIGINAL(original, "rename");
     const char *old = inside(from), *new = inside(to);
+    pthread_mutex_lock(&order);
     int r = original(from, to);
     if (r == 0 && old && new)
         note('r', old, new, 0, "", 0);
+    pthread_mutex_unlock(&order);
     return r;
 }
 
@@ -200,12 +225,14 @@ opened(const char *function, const char *path, int flags, va_list more)
     ORIGINAL(original, function);
     mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
     const char *name = inside(path);
+    pthread_mutex_lock(&order);
     int there = name && access(path, F_OK) == 0;
     int fd = original(path, flags, mode);
     if (fd >= 0 && name && !there)
         note('c', name, "", 0, "", 0);
     else if (fd >= 0 && name && flags & O_TRUNC)
         note('t', name, "", 0, "", 0);
+    pthread_mutex_unlock(&order);
     return fd;
 }
 

@@ -1,5 +1,6 @@
-//! Power failures with `-f0`: whatever of the unsynced part of a log a disk has kept, every image of it is served,
-//! no acknowledged job is lost, none has another body, and no deleted one comes back.
+//! Power failures: whatever of the unsynced part of a log a disk has kept, every image of it is served, no job has
+//! another body, and no told id comes again. With `-f0` no acknowledged job is lost and no deleted one comes back; with
+//! `-f MS` that holds for what was acknowledged before the first call that no sync covers.
 //!
 //! A library (`power.c`) notes each call of an owner under load on its directory, and kills it once in between, so
 //! that what it had not synced is what its successor begins with. Of seeded moments of that trace images of the
@@ -7,13 +8,13 @@
 //! a server is started on each. The length of the trace is the clock: a command that was answered when the trace had
 //! some length was done by calls before it.
 //!
-//! `TRELLIS_TEST_POWER_SECONDS` makes it longer, `TRELLIS_TEST_SEED` repeats the choices (not the load's timing),
+//! `TRELLIS_TEST_POWER_SECONDS` makes each test longer, `TRELLIS_TEST_SEED` repeats the choices (not the load's timing),
 //! `TRELLIS_TEST_KEEP=1` keeps trace and images.
 
 use crate::fault;
 use crate::power_disk::{Call, Disk, Image, Record, read, store};
 use crate::support::{Client, Random, Server, Setup, TempDir, Variant};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,8 +29,8 @@ const LIVE: usize = 8;
 /// Noted writes of the owner before it is killed: at least, and so many more at most.
 const KILL_AFTER: (usize, usize) = (100, 300);
 
-/// Of the images; the load takes some two more.
-const SECONDS: u64 = 7;
+/// Of the images of one policy; the load takes some two more.
+const SECONDS: u64 = 6;
 
 /// A hurried machine starts at least so many servers in that time.
 const IMAGES_MIN: usize = 10;
@@ -66,11 +67,19 @@ enum What {
 /// What a start makes of it, with its priority.
 type State = (&'static str, u32);
 
+/// When the power fails, as a length of the trace, and what is on disk for sure then: what was acknowledged at that
+/// earlier length.
+#[derive(Clone, Copy)]
+struct Failure {
+    at: u64,
+    sure: u64,
+}
+
 impl Job {
-    /// What it may be after a failure at that length of the trace; `None`: not there.
-    fn possible(&self, at: u64) -> BTreeSet<Option<State>> {
+    /// What it may be afterwards; `None`: not there.
+    fn possible(&self, failure: Failure) -> BTreeSet<Option<State>> {
         let mut possible = BTreeSet::from([None]);
-        for step in self.steps.iter().filter(|step| step.sent < at) {
+        for step in self.steps.iter().filter(|step| step.sent < failure.at) {
             let mut after: BTreeSet<Option<State>> = match step.what {
                 What::Becomes(state) => BTreeSet::from([Some(state)]),
                 What::Reserve => {
@@ -78,7 +87,7 @@ impl Job {
                 }
                 What::Delete => BTreeSet::from([None]),
             };
-            if step.acknowledged > at {
+            if step.acknowledged > failure.sure {
                 after.extend(possible);
             }
             possible = after;
@@ -107,42 +116,65 @@ struct Count {
 
 #[test]
 fn acknowledged_jobs_survive_any_loss_of_what_was_not_synced() {
+    survives("-f0", |at, _| at);
+}
+
+/// Synced so often that a file is not full before.
+#[test]
+fn what_was_synced_survives_any_loss_of_the_rest() {
+    survives("-f2", |at, disk| disk.unsure_from().unwrap_or(at));
+}
+
+fn survives(policy: &str, sure: impl Fn(u64, &Disk) -> u64) {
     let mut random = Random::announced("power");
     let seconds =
         std::env::var("TRELLIS_TEST_POWER_SECONDS").map_or(SECONDS, |text| text.parse().expect("seconds"));
     let place = TempDir::new("power");
-    let (work, trace) = load(&place, &mut random);
+    let (work, trace) = load(&place, policy, &mut random);
     let records = read(&std::fs::read(trace).expect("a trace"));
     let moments = worthwhile(&records, &work.jobs);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut ordered, mut torn) = (Count::default(), Count::default());
     while Instant::now() < end {
         let ends = *random.pick(&moments);
+        let disk = Disk::after(&records[..ends]);
         let at = records[ends - 1].end;
-        let mut disk = Disk::default();
-        let image = if random.once_in(3) {
-            // What was done last before the failure that had to wait for the disk.
-            let synced =
-                records[..ends].iter().rposition(|r| matches!(r.call, Call::Sync(_))).map_or(0, |n| n + 1);
+        let failure = Failure { at, sure: sure(at, &disk) };
+        let (count, order, image) = if random.once_in(3) {
+            let synced = synced(&records[..ends]);
             let done = synced + random.below(ends - synced + 1);
-            records[..done].iter().for_each(|record| disk.apply(&record.call));
-            if let Some(Call::Write(name, offset, data)) = records[..ends].get(done).map(|r| &r.call) {
-                disk.apply(&Call::Write(name.clone(), *offset, first_blocks(&mut random, *offset, data)));
+            let mut disk = Disk::after(&records[..done]);
+            if let Some(Record { call: Call::Write(name, offset, data), start, .. }) =
+                records[..ends].get(done)
+            {
+                disk.write(*start, name, *offset, first_blocks(&mut random, *offset, data));
             }
             (&mut ordered, "in order", disk.newest())
         } else {
-            records[..ends].iter().for_each(|record| disk.apply(&record.call));
             let block_bytes = *random.pick(&BLOCK_BYTES);
             (&mut torn, "in any order", disk.torn(&mut random, block_bytes))
         };
-        let (count, order, image) = image;
-        let what = format!("record {ends} of {}, disk writes {order}", records.len());
-        examine(&place, image, &work, at, &what, count);
+        let what = format!("{policy}, record {ends} of {}, disk writes {order}", records.len());
+        examine(&place, policy, image, &work, failure, &what, count);
     }
     for (Count { images, jobs }, order) in [(&ordered, "in order"), (&torn, "in any order")] {
         println!("disk writes {order}: {images} images, {jobs} jobs looked at");
     }
     assert!(ordered.images + torn.images >= IMAGES_MIN, "hardly anything happened");
+}
+
+/// So many records a disk that writes in order has for sure: those in front of a sync that has ended.
+fn synced(records: &[Record]) -> usize {
+    let mut begins = BTreeMap::new();
+    let mut synced = 0;
+    for (index, record) in records.iter().enumerate() {
+        match record.call {
+            Call::SyncBegins(_, number) => drop(begins.insert(number, index)),
+            Call::Synced(number) => synced = synced.max(begins[&number]),
+            _ => {}
+        }
+    }
+    synced
 }
 
 /// Numbers of records after which there is something to lose, those more often that write much, and most often
@@ -156,7 +188,7 @@ fn worthwhile(records: &[Record], jobs: &[Job]) -> Vec<usize> {
     };
     let weight =
         |record: &Record| match &record.call {
-            Call::Sync(_) => 0,
+            Call::SyncBegins(..) | Call::Synced(_) => 0,
             Call::Write(_, offset, data)
                 if data.len() > BLOCK_BYTES[0] && data.iter().any(|&byte| byte != 0) =>
             {
@@ -177,7 +209,7 @@ fn first_blocks(random: &mut Random, offset: u64, data: &[u8]) -> Vec<u8> {
 }
 
 /// Runs clients against a server whose calls are noted, and stops it in an orderly way.
-fn load(place: &TempDir, random: &mut Random) -> (Work, PathBuf) {
+fn load(place: &TempDir, policy: &str, random: &mut Random) -> (Work, PathBuf) {
     let log = place.path().canonicalize().expect("a path").join("log");
     std::fs::create_dir(&log).expect("a directory");
     let library = fault::build(place, "power.c");
@@ -186,7 +218,7 @@ fn load(place: &TempDir, random: &mut Random) -> (Work, PathBuf) {
     let kill_after = KILL_AFTER.0 + random.below(KILL_AFTER.1);
     let mut server = Setup::of(Variant::TrellisOneSlot)
         .wal(&log)
-        .flags(&["-f0", "-s", FILE_BYTES])
+        .flags(&[policy, "-s", FILE_BYTES])
         .env("LD_PRELOAD", &library.display().to_string())
         .env("POWER_DIR", &log.display().to_string())
         .env("POWER_TRACE", &trace.display().to_string())
@@ -319,15 +351,23 @@ fn work(server: &Server, number: usize, mut random: Random, trace: &Path) -> Wor
 }
 
 /// Starts a server on an image and looks at all that it serves.
-fn examine(place: &TempDir, mut image: Image, work: &Work, at: u64, what: &str, count: &mut Count) {
+fn examine(
+    place: &TempDir,
+    policy: &str,
+    mut image: Image,
+    work: &Work,
+    failure: Failure,
+    what: &str,
+    count: &mut Count,
+) {
     let log = TempDir::new("power-image");
     count.images += 1;
     start_machine_anew(&mut image);
     store(&image, log.path());
     let what = format!("{what} ({}, trace in {})", log.path().display(), place.path().display());
-    let setup = Setup::of(Variant::TrellisOneSlot).wal(log.path()).flags(&["-f0", "-s", FILE_BYTES]);
+    let setup = Setup::of(Variant::TrellisOneSlot).wal(log.path()).flags(&[policy, "-s", FILE_BYTES]);
     match setup.try_start() {
-        Ok(server) => look(server, work, at, &what, count),
+        Ok(server) => look(server, work, failure, &what, count),
         Err(exit) => panic!("refused: {what}: {}", exit.log),
     }
 }
@@ -343,11 +383,11 @@ fn start_machine_anew(image: &mut Image) {
 }
 
 /// All that is served is right.
-fn look(mut server: Server, work: &Work, at: u64, what: &str, count: &mut Count) {
+fn look(mut server: Server, work: &Work, failure: Failure, what: &str, count: &mut Count) {
     let mut client = server.connect("look");
     let mut found = 0;
     for job in &work.jobs {
-        let (id, possible) = (job.id, job.possible(at));
+        let (id, possible) = (job.id, job.possible(failure));
         if possible == BTreeSet::from([None]) {
             continue; // the count below tells of it
         }
@@ -369,7 +409,8 @@ fn look(mut server: Server, work: &Work, at: u64, what: &str, count: &mut Count)
         ["ready", "delayed", "buried"].iter().map(|s| stats.number(&format!("current-jobs-{s}"))).sum();
     let nameless = there - found as i64;
     assert!((0..=work.nameless as i64).contains(&nameless), "{what}: jobs that were deleted, or never put");
-    let told = work.jobs.iter().filter(|job| job.put_acknowledged(at)).map(|job| job.id).max().unwrap_or(0);
+    let told =
+        work.jobs.iter().filter(|job| job.put_acknowledged(failure.at)).map(|job| job.id).max().unwrap_or(0);
     let reply = String::from_utf8(client.call("put 0 0 60 1\r\nx\r\n")).expect("ASCII");
     let id: u64 = reply.trim_end().strip_prefix("INSERTED ").expect(&reply).parse().expect("an id");
     assert!(id > told, "{what}: id {id} comes again, {told} was told");

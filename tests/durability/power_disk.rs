@@ -1,7 +1,7 @@
 //! What a disk may hold when the power fails: a model fed with the calls that `power.c` has noted. Pure but for
 //! writing an image into a directory.
 //!
-//! Sure is the data of a file up to its last fsync, and the names up to the last fsync of the directory. Of the
+//! Sure is the data of a file up to the begin of its last fsync, and the names up to that of the directory. Of the
 //! rest each block of a file is independently as it was after any of the writes that touched it (so half of a
 //! block is never new), its length is any that it had, and each making, unlinking or renaming was done or not. An
 //! fsync of a file is not taken to keep its name.
@@ -10,9 +10,10 @@ use crate::support::Random;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A call, and where its record ends in the trace.
+/// A call, and where its record is in the trace.
 pub struct Record {
     pub call: Call,
+    pub start: u64,
     pub end: u64,
 }
 
@@ -20,8 +21,10 @@ pub enum Call {
     Create(String),
     Write(String, u64, Vec<u8>),
     Truncate(String, u64),
-    /// Of the directory, if the name is empty.
-    Sync(String),
+    /// A sync begins, of the directory if the name is empty.
+    SyncBegins(String, u64),
+    /// The sync with this number has ended.
+    Synced(u64),
     Unlink(String),
     Rename(String, String),
 }
@@ -53,13 +56,15 @@ pub fn read(trace: &[u8]) -> Vec<Record> {
             b'c' => Call::Create(first),
             b'w' => Call::Write(first, offset, data),
             b't' => Call::Truncate(first, offset),
-            b's' => Call::Sync(first),
+            b'b' => Call::SyncBegins(first, offset),
+            b's' => Call::Synced(offset),
             b'u' => Call::Unlink(first),
             b'r' => Call::Rename(first, second),
             other => panic!("no call: {other}"),
         };
+        let start = at as u64;
         at = trace.len() - rest.len();
-        records.push(Record { call, end: at as u64 });
+        records.push(Record { call, start, end: at as u64 });
     }
     records
 }
@@ -80,14 +85,50 @@ pub struct Disk {
     names: BTreeMap<String, usize>,
     /// As they are on disk for sure.
     sure: BTreeMap<String, usize>,
-    /// Not sure yet.
-    changes: Vec<Change>,
+    changes: Unsure<Change>,
+    /// By their numbers: of which file (`None`: the directory), and how much each covers.
+    syncs: BTreeMap<u64, (Option<usize>, usize)>,
 }
 
 #[derive(Clone, Default)]
 struct File {
     sure: Vec<u8>,
-    pending: Vec<Piece>,
+    pending: Unsure<Piece>,
+}
+
+/// What was done in order and is not sure yet, each with the begin of its record.
+#[derive(Clone)]
+struct Unsure<T> {
+    /// So many became sure before.
+    before: usize,
+    list: Vec<(u64, T)>,
+}
+
+impl<T> Default for Unsure<T> {
+    fn default() -> Self {
+        Unsure { before: 0, list: Vec::new() }
+    }
+}
+
+impl<T> Unsure<T> {
+    fn count(&self) -> usize {
+        self.before + self.list.len()
+    }
+
+    /// Takes off what is sure once the first `count` are.
+    fn settle(&mut self, count: usize) -> Vec<T> {
+        let settled = count.saturating_sub(self.before);
+        self.before += settled;
+        self.list.drain(..settled).map(|(_, done)| done).collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.list.iter().map(|(_, done)| done)
+    }
+
+    fn begins(&self) -> Option<u64> {
+        self.list.first().map(|(start, _)| *start)
+    }
 }
 
 #[derive(Clone)]
@@ -104,32 +145,54 @@ enum Change {
 }
 
 impl Disk {
-    pub fn apply(&mut self, call: &Call) {
+    pub fn after(records: &[Record]) -> Disk {
+        let mut disk = Disk::default();
+        records.iter().for_each(|record| disk.apply(record));
+        disk
+    }
+
+    fn apply(&mut self, Record { call, start, .. }: &Record) {
         match call {
             Call::Create(name) => {
                 self.files.push(File::default());
                 let file = self.files.len() - 1;
-                self.change(Change::Make(name.clone(), file));
+                self.change(*start, Change::Make(name.clone(), file));
             }
-            Call::Write(name, offset, data) => {
-                self.file(name).pending.push(Piece::Write(*offset, data.clone()));
+            Call::Write(name, offset, data) => self.write(*start, name, *offset, data.clone()),
+            Call::Truncate(name, length) => {
+                let file = self.names[name];
+                self.files[file].pending.list.push((*start, Piece::Length(*length)));
             }
-            Call::Truncate(name, length) => self.file(name).pending.push(Piece::Length(*length)),
-            Call::Sync(name) if name.is_empty() => {
-                self.changes.clear();
-                self.sure.clone_from(&self.names);
+            Call::SyncBegins(name, number) => {
+                let file = (!name.is_empty()).then(|| self.names[name]);
+                let count = file.map_or(self.changes.count(), |file| self.files[file].pending.count());
+                self.syncs.insert(*number, (file, count));
             }
-            Call::Sync(name) => {
-                let file = self.file(name);
-                file.sure = file.newest();
-                file.pending.clear();
-            }
-            Call::Unlink(name) => self.change(Change::Unlink(name.clone())),
+            Call::Synced(number) => match self.syncs[number] {
+                (None, count) => {
+                    let sure = &mut self.sure;
+                    self.changes.settle(count).iter().for_each(|change| change.make(sure));
+                }
+                (Some(file), count) => self.files[file].settle(count),
+            },
+            Call::Unlink(name) => self.change(*start, Change::Unlink(name.clone())),
             Call::Rename(from, to) => {
                 let file = self.names[from];
-                self.change(Change::Rename(from.clone(), to.clone(), file));
+                self.change(*start, Change::Rename(from.clone(), to.clone(), file));
             }
         }
+    }
+
+    /// Of a write whose record begins there.
+    pub fn write(&mut self, start: u64, name: &str, offset: u64, data: Vec<u8>) {
+        let file = self.names[name];
+        self.files[file].pending.list.push((start, Piece::Write(offset, data)));
+    }
+
+    /// Where the record of the first call begins that is not sure, if there is one.
+    pub fn unsure_from(&self) -> Option<u64> {
+        let files = self.names.values().filter_map(|&file| self.files[file].pending.begins());
+        files.chain(self.changes.begins()).min()
     }
 
     /// All of it, as after a kill of the processes alone.
@@ -140,7 +203,7 @@ impl Disk {
     /// One of the many that there may be.
     pub fn torn(&self, random: &mut Random, block_bytes: usize) -> Image {
         let mut names = self.sure.clone();
-        for change in &self.changes {
+        for change in self.changes.iter() {
             if random.once_in(2) {
                 change.make(&mut names);
             }
@@ -148,13 +211,9 @@ impl Disk {
         names.iter().map(|(name, &file)| (name.clone(), self.files[file].torn(random, block_bytes))).collect()
     }
 
-    fn file(&mut self, name: &str) -> &mut File {
-        &mut self.files[self.names[name]]
-    }
-
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, start: u64, change: Change) {
         change.make(&mut self.names);
-        self.changes.push(change);
+        self.changes.list.push((start, change));
     }
 }
 
@@ -175,22 +234,31 @@ impl Change {
     }
 }
 
+impl Piece {
+    fn make(&self, data: &mut Vec<u8>) {
+        match self {
+            Piece::Write(offset, bytes) => put(data, *offset as usize, bytes),
+            Piece::Length(length) => data.resize(*length as usize, 0),
+        }
+    }
+}
+
 impl File {
+    fn settle(&mut self, count: usize) {
+        let sure = &mut self.sure;
+        self.pending.settle(count).iter().for_each(|piece| piece.make(sure));
+    }
+
     fn newest(&self) -> Vec<u8> {
         let mut data = self.sure.clone();
-        for piece in &self.pending {
-            match piece {
-                Piece::Write(offset, bytes) => put(&mut data, *offset as usize, bytes),
-                Piece::Length(length) => data.resize(*length as usize, 0),
-            }
-        }
+        self.pending.iter().for_each(|piece| piece.make(&mut data));
         data
     }
 
     fn torn(&self, random: &mut Random, block_bytes: usize) -> Vec<u8> {
         let mut lengths = vec![self.sure.len()];
         let mut touched: BTreeMap<usize, usize> = BTreeMap::new();
-        for piece in &self.pending {
+        for piece in self.pending.iter() {
             let last = lengths[lengths.len() - 1];
             match piece {
                 Piece::Write(offset, bytes) => {
@@ -207,7 +275,7 @@ impl File {
             touched.into_iter().map(|(block, writes)| (block, random.below(writes + 1))).collect();
         let mut data = self.sure.clone();
         let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
-        for piece in &self.pending {
+        for piece in self.pending.iter() {
             let Piece::Write(offset, bytes) = piece else { continue };
             let (mut from, end) = (*offset as usize, *offset as usize + bytes.len());
             while from < end {

@@ -182,6 +182,7 @@ fn missing_file_is_a_tear_if_nothing_behind_it_was_synced() {
     ]);
     assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Torn, vec![1]));
     assert_eq!(scan.unwritten_tail().collect::<Vec<_>>(), [3]);
+    assert_eq!(scan.torn_tails().collect::<Vec<_>>(), [(3, 0)], "there is no file 2 to cut");
     let scan = after_power_failure(&[
         (1, &first.bytes),
         (3, &third(Synced::UpTo { files_back: 1, offset: 100 }).bytes),
