@@ -26,6 +26,8 @@ pub struct WalOptions {
     pub dir: CString,
     pub file_bytes: i32,
     pub seed: u64,
+    /// Behind the last record that is there; of file 0: there is none.
+    pub end: WalPlace,
 }
 
 /// Why the engine did not start. A log that can't be locked or replayed ends the process instead.
@@ -64,9 +66,9 @@ impl Engine {
         }
         // The core keeps these strings for the process's life.
         let keep = |s: CString| -> *const _ { s.into_raw() };
-        let (wal_dir, wal_file_bytes, wal_seed) = match options.wal {
-            Some(wal) => (keep(wal.dir), wal.file_bytes, wal.seed),
-            None => (std::ptr::null(), 0, 0),
+        let (wal_dir, wal_file_bytes, wal_seed, wal_end) = match options.wal {
+            Some(wal) => (keep(wal.dir), wal.file_bytes, wal.seed, wal.end),
+            None => (std::ptr::null(), 0, 0, WalPlace::default()),
         };
         let options = sys::core_options {
             slot: options.slot,
@@ -77,6 +79,7 @@ impl Engine {
             wal_dir,
             wal_file_bytes,
             wal_seed,
+            wal_end,
             falloc_pattern: options.falloc_pattern.map_or(std::ptr::null(), keep),
         };
         // SAFETY: called once; the strings live as long as the process.

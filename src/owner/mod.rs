@@ -15,7 +15,7 @@ mod survey;
 
 use std::ffi::CString;
 
-use crate::core_ffi::{Engine, Options, WalOptions};
+use crate::core_ffi::{Engine, Options, WalOptions, WalPlace};
 use crate::error::{Exit, Fatal};
 use crate::ipc::Kind;
 use crate::ipc::control::Start;
@@ -24,6 +24,7 @@ use crate::scoreboard::{Field, Scoreboard};
 
 use commit::Commit;
 use event_loop::Owner;
+use recovery::Recovered;
 
 /// Serves the slot of `start` until the supervisor says stop or is gone.
 pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
@@ -35,21 +36,24 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let board = Scoreboard::open(board, slots as usize, frontends.into(), seats)
         .map_err(|e| Fatal::new(Exit::Temporary, e))?;
     let told = board.owner(start.index).get(Field::LastId).max(start.id_floor.saturating_sub(1));
-    let (ids, last_id, seed) = match &start.wal {
+    let (ids, last_id, seed, end) = match &start.wal {
         Some(wal) => {
             let allowed = || may_open(&mut channel);
-            let ids = recovery::recover(wal, start.index, &start.topology, told, allowed)?;
+            let Recovered { ids, end } = recovery::recover(wal, start.index, &start.topology, told, allowed)?;
             let (last_id, seed) = (ids.last_id(), ids.seed());
-            (Some(ids), last_id, seed)
+            let (file, offset) = end.unwrap_or_default();
+            (Some(ids), last_id, seed, WalPlace { file, offset: offset as u32 })
         }
-        None => (None, told, 0),
+        None => (None, told, 0, WalPlace::default()),
     };
     let id_floor =
         start.topology.first_id(start.index, last_id + 1).ok_or_else(|| recovery::spent(start.index))?;
 
     let c_string = |s: &str| CString::new(s).map_err(|e| Fatal::new(Exit::Data, format!("{s:?}: {e}")));
     let wal = match &start.wal {
-        Some(wal) => Some(WalOptions { dir: c_string(&wal.dir)?, file_bytes: wal.file_bytes as i32, seed }),
+        Some(wal) => {
+            Some(WalOptions { dir: c_string(&wal.dir)?, file_bytes: wal.file_bytes as i32, seed, end })
+        }
         None => None,
     };
     let mut engine = Engine::start(Options {

@@ -21,6 +21,12 @@ use crate::topology::Topology;
 use crate::wal::ids::{self, IdFloor, IdsError, Past};
 use crate::wal::{self, Policy, Scan, Verdict, WalError, mend, scan};
 
+pub struct Recovered {
+    pub ids: IdFloor,
+    /// The file and the offset where the last record ends.
+    pub end: Option<(u32, u64)>,
+}
+
 /// Makes the log of this slot fit to be opened. `told` is the highest id that this server has handed out
 /// before; nothing on disk changes before `allowed` has said that it may.
 pub fn recover(
@@ -29,7 +35,7 @@ pub fn recover(
     topology: &Topology,
     told: u64,
     allowed: impl FnOnce() -> Result<(), Fatal>,
-) -> Result<IdFloor, Fatal> {
+) -> Result<Recovered, Fatal> {
     let dir = Path::new(&asked.dir);
     let mut locked = take_lock(dir, false)?;
     let mut allowed = Some(allowed);
@@ -64,7 +70,8 @@ pub fn recover(
         }
         let last_id = last_id.max(topology.first_routed_id.saturating_sub(1));
         let block = limits::ID_BLOCK * u64::from(topology.slots);
-        return IdFloor::open(dir, last_id, block).map_err(no_ids);
+        let ids = IdFloor::open(dir, last_id, block).map_err(no_ids)?;
+        return Ok(Recovered { ids, end: scan.end() });
     }
 }
 

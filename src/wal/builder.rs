@@ -1,7 +1,7 @@
 //! Writes logs by hand, whole or broken, for the tests of the reader. Compiled for tests only.
 
 use super::format::{Jobrec, State, VERSION_BYTES, Version, offset};
-use super::seal::{self, Synced};
+use super::seal::{self, Place, Synced};
 
 /// Bytes of a log and where its records start.
 #[derive(Clone)]
@@ -37,9 +37,14 @@ impl Log {
 
     /// The file of this number, its records sealed.
     pub fn sealed(number: u32) -> Log {
+        Log::sealed_behind(number, None)
+    }
+
+    /// The same; the record before its first one ends there.
+    pub fn sealed_behind(number: u32, behind: Option<Place>) -> Log {
         let mut log = Log::v7();
         let seed = seal::file_seed(SEED, number);
-        log.bytes.extend(seal::write::mark(seed));
+        log.bytes.extend(seal::write::mark(seed, behind));
         log.bounds = vec![log.bytes.len()];
         log.seal = Some((seed, Synced::UpTo { files_back: 0, offset: 0 }));
         log

@@ -81,6 +81,11 @@ pub enum Cause {
     /// Behind what a power failure took, and never synced.
     BehindTear,
     FileMissing,
+    /// The records of a later file were written behind another place: file and offset.
+    Unjoined {
+        later: u32,
+        behind: (u32, u64),
+    },
     NameUnread,
     NoFile,
 }
@@ -132,6 +137,12 @@ impl fmt::Display for Cause {
                 write!(f, "nothing of it was synced when a power failure took something in front of it")
             }
             Cause::FileMissing => write!(f, "missing, though there are files before and after it"),
+            Cause::Unjoined { later, behind: (file, offset) } => write!(
+                f,
+                "the log does not go on here: {} was written behind byte {offset} of {}",
+                log_name(*later),
+                log_name(*file)
+            ),
             Cause::NameUnread => write!(f, "named like a log, but the server would not read it"),
             Cause::NoFile => write!(f, "named like a log, but not a regular file"),
         }

@@ -18,7 +18,7 @@ use super::format::{
     BODY_BYTES_MAX, BODY_BYTES_MIN, BadJobrec, Jobrec, State, TubeName, VERSION_BYTES, Version, jobrec_id,
     offset,
 };
-use super::seal::{self, MARK_BYTES, Seal, Synced};
+use super::seal::{self, MARK_BYTES, Place, Seal, Synced};
 use super::source::{Source, Window};
 use crate::limits::{self, DISK_BLOCK_BYTES};
 
@@ -84,6 +84,8 @@ pub struct Reader<'a> {
     position: u64,
     /// Of the checksums; `None`: it has none.
     seed: Option<u64>,
+    behind: Option<Place>,
+    unmarked: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -99,30 +101,49 @@ impl<'a> Reader<'a> {
         let bytes = window.bytes(0, VERSION_BYTES)?;
         let number = i32::from_ne_bytes(bytes.try_into().expect("four bytes"));
         match Version::from_number(number) {
-            Some(version) => Ok(Opened::Log(Reader::behind(window, version)?)),
+            Some(version) => Ok(Opened::Log(Reader::behind_head(window, version)?)),
             None if number == 0 && window.first_nonzero(0)?.is_none() => Ok(Opened::Empty),
             None => stop(Cause::Version(number)),
         }
     }
 
-    fn behind(mut window: Window<'a>, version: Version) -> io::Result<Reader<'a>> {
+    fn behind_head(mut window: Window<'a>, version: Version) -> io::Result<Reader<'a>> {
         let begin = VERSION_BYTES as u64;
-        let mark_end = begin + MARK_BYTES as u64;
-        let may_have_mark = version == Version::V7 && window.length() >= mark_end;
-        let mark = if may_have_mark { window.bytes(begin, MARK_BYTES)? } else { &[] };
-        let seed = seal::mark_seed(mark);
-        let position = if seed.is_some() { mark_end } else { begin };
-        Ok(Reader { window, version, position, seed })
+        let room = (window.length() - begin).min(MARK_BYTES as u64);
+        let bytes = window.bytes(begin, room as usize)?;
+        let unmarked = bytes.iter().all(|&byte| byte == 0);
+        let whole = version == Version::V7 && bytes.len() == MARK_BYTES;
+        let mark = if whole { seal::mark(bytes) } else { None };
+        let position = if mark.is_some() { begin + MARK_BYTES as u64 } else { begin };
+        let (seed, behind) = (mark.map(|mark| mark.seed), mark.and_then(|mark| mark.behind));
+        Ok(Reader { window, version, position, seed, behind, unmarked })
     }
 
     /// For a file whose version can't be read: from its first record on, as if it were of this one.
     pub(super) fn behind_version(source: impl Source + 'a, version: Version) -> Reader<'a> {
-        Reader { window: Window::new(source), version, position: VERSION_BYTES as u64, seed: None }
+        Reader {
+            window: Window::new(source),
+            version,
+            position: VERSION_BYTES as u64,
+            seed: None,
+            behind: None,
+            unmarked: false,
+        }
     }
 
     /// For a sealed file whose begin can't be read.
     pub(super) fn behind_mark(source: impl Source + 'a, seed: u64) -> Reader<'a> {
         Reader { seed: Some(seed), ..Reader::behind_version(source, Version::V7) }
+    }
+
+    /// Where the record before its first one ends, if it says so.
+    pub(super) fn behind(&self) -> Option<Place> {
+        self.behind
+    }
+
+    /// It has a version, and zeros where a mark or a record would be.
+    pub(super) fn is_unmarked(&self) -> bool {
+        self.unmarked
     }
 
     /// Whether its records have checksums.

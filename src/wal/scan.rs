@@ -17,7 +17,7 @@ use super::finding::{Cause, Finding, Verdict, WalError};
 use super::format::Version;
 use super::jobs::{Job, JobTable, objection};
 use super::reader::{Next, Opened, Reader, Record, RecordKind, Stop};
-use super::seal;
+use super::seal::{self, Place};
 use super::source::{FileSource, Source};
 use super::tear::Tear;
 use crate::limits;
@@ -92,6 +92,11 @@ impl<J> Scan<J> {
         })
     }
 
+    /// Where the last record ends, if there is any.
+    pub fn end(&self) -> Option<Place> {
+        last_record_end(&self.files)
+    }
+
     /// The files in front of all that were ever written to: to be removed, in this order, before the core opens
     /// the directory. It keeps them at the head of its list without a job in them, where each attempt to
     /// compact fails with a line on stderr: some ten thousand lines a command.
@@ -160,6 +165,10 @@ impl From<io::Error> for ReplayError {
     fn from(error: io::Error) -> ReplayError {
         ReplayError::Read(error)
     }
+}
+
+fn last_record_end(files: &[FileReport]) -> Option<Place> {
+    files.iter().rev().find(|file| file.records > 0).map(|file| (file.number, file.end))
 }
 
 /// The file name of a log.
@@ -294,10 +303,46 @@ impl<'p, K: Keeper> Replay<'p, K> {
                 Some(seed) => self.torn(number, &mut Reader::behind_mark(source, seed), stop)?,
                 None => Some(stop),
             },
-            Opened::Log(reader) => self.records(number, reader)?,
+            Opened::Log(reader) => {
+                if let Some((file, offset, cause)) = self.unjoined(number, reader.behind()) {
+                    if self.policy.power_failed {
+                        let mut tear = Tear::new(file, offset, cause);
+                        tear.look_at_file(number, source, seed)?;
+                        self.tear = Some(tear);
+                        return Ok(());
+                    }
+                    self.gaps.push(Finding::Damaged { file, offset, cause });
+                }
+                match seed.filter(|_| self.policy.power_failed && !reader.is_sealed()) {
+                    // Its version is on disk, and its mark may be lost with what followed it.
+                    Some(seed) if reader.is_unmarked() => {
+                        self.records(number, Reader::behind_mark(source, seed))?
+                    }
+                    _ => self.records(number, reader)?,
+                }
+            }
         };
         self.stops.extend(stop.map(|stop| (number, stop)));
         Ok(())
+    }
+
+    /// Whether the records of this file were written behind another place than where those before it end: then that
+    /// end, and why. What was in front of the lowest file is compacted away.
+    fn unjoined(&self, number: u32, behind: Option<Place>) -> Option<(u32, u64, Cause)> {
+        let behind = behind?;
+        let (lowest, missing) = (
+            self.files[0].number,
+            |gap: &Finding| matches!(gap, Finding::Damaged { file, cause: Cause::FileMissing, .. } if *file <= behind.0),
+        );
+        let end = last_record_end(&self.files);
+        if behind.0 < lowest || end == Some(behind) || self.gaps.iter().any(missing) {
+            return None;
+        }
+        let (file, offset) = end.unwrap_or((behind.0, 0));
+        // What a stop says is said.
+        let told =
+            self.stops.iter().any(|(stopped, stop)| *stopped == file && !stop.cause.core_stops_there());
+        (!told).then_some((file, offset, Cause::Unjoined { later: number, behind }))
     }
 
     /// The stop, unless a power failure can have made it: then nothing from there on counts.

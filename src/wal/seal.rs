@@ -9,11 +9,12 @@
 //! | 79 | 0xa5: a job record does not end in zeros |
 //!
 //! The hash of a body begins with that of what is in front of it. A file in which all records are sealed begins
-//! with a mark: a short record of an id that no job has, with the file's seed. Servers that know nothing of it
-//! skip it, and what they write themselves, with the padding as they have read it, is in files without one.
+//! with a mark: a short record of an id that no job has, with the file's seed and the place where the records before
+//! the file's first one end. Servers that know nothing of it skip it, and what they write themselves, with the padding
+//! as they have read it, is in files without one. A file without records has no mark yet.
 //!
-//! So a record is what was written, or isn't; and of a place that isn't, records behind it tell whether it was
-//! synced. `shim/wal_sum.c` writes all this. Pure.
+//! So a record is what was written, or isn't; what a file lacks at its end shows in the next one; and of a place that
+//! is not what was written, records behind it tell whether it was synced. `shim/wal_sum.c` writes all this. Pure.
 
 use xxhash_rust::xxh64::xxh64;
 
@@ -48,8 +49,8 @@ pub enum Synced {
 }
 
 impl Synced {
-    /// File and offset, said by a record of this file.
-    pub fn place(self, file: u32) -> Option<(u32, u64)> {
+    /// Said by a record of this file.
+    pub fn place(self, file: u32) -> Option<Place> {
         match self {
             Synced::Unknown => None,
             Synced::UpTo { files_back, offset } => {
@@ -59,18 +60,45 @@ impl Synced {
     }
 }
 
-/// The seed of a file's sums, from its mark; `None` if this is no mark.
-pub(super) fn mark_seed(mark: &[u8]) -> Option<u64> {
-    let (length, rest) = mark.split_first_chunk::<4>()?;
-    let (id, rest) = rest.split_first_chunk::<8>()?;
-    let (seed, rest) = rest.split_first_chunk::<8>()?;
-    let (sum, _) = rest.split_first_chunk::<8>()?;
-    let whole = *length == [0; 4] && id == MARK_ID && u64::from_ne_bytes(*sum) == mark_sum(seed);
-    whole.then_some(u64::from_ne_bytes(*seed))
+/// What the mark of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Of the file's sums.
+    pub(super) seed: u64,
+    /// Where the record before the file's first one ends; `None`: there was none, or an earlier version wrote this.
+    pub(super) behind: Option<Place>,
 }
 
-fn mark_sum(seed: &[u8; 8]) -> u64 {
-    xxh64(&[&MARK_ID[..], seed].concat(), 0)
+/// A file, by its number, and an offset in it.
+pub type Place = (u32, u64);
+
+/// `None` if this is no mark.
+pub(super) fn mark(bytes: &[u8]) -> Option<Mark> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (id, rest) = rest.split_first_chunk::<8>()?;
+    let (seed, rest) = rest.split_first_chunk::<8>()?;
+    let (sum, rest) = rest.split_first_chunk::<8>()?;
+    let (file, rest) = rest.split_first_chunk::<4>()?;
+    let (offset, _) = rest.split_first_chunk::<4>()?;
+    let file = u32::from_ne_bytes(*file);
+    let mark = Mark {
+        seed: u64::from_ne_bytes(*seed),
+        behind: (file > 0).then_some((file, u32::from_ne_bytes(*offset).into())),
+    };
+    let whole = *length == [0; 4] && id == MARK_ID && u64::from_ne_bytes(*sum) == mark_sum(mark);
+    whole.then_some(mark)
+}
+
+fn mark_sum(mark: Mark) -> u64 {
+    let sum = xxh64(&[&MARK_ID[..], &mark.seed.to_ne_bytes()].concat(), 0);
+    mark.behind.map_or(sum, |behind| xxh64(&place_bytes(behind), sum))
+}
+
+fn place_bytes((file, offset): Place) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&file.to_ne_bytes());
+    bytes[4..].copy_from_slice(&(offset as u32).to_ne_bytes());
+    bytes
 }
 
 /// The seed of a file in the directory with this one.
@@ -129,9 +157,10 @@ pub(super) mod write {
 
     use super::*;
 
-    pub fn mark(seed: u64) -> Vec<u8> {
-        let seed = seed.to_ne_bytes();
-        let mut mark = [&[0; 4], &MARK_ID[..], &seed, &mark_sum(&seed).to_ne_bytes()].concat();
+    pub fn mark(seed: u64, behind: Option<Place>) -> Vec<u8> {
+        let sum = mark_sum(Mark { seed, behind }).to_ne_bytes();
+        let behind = behind.map_or([0; 8], place_bytes);
+        let mut mark = [&[0; 4], &MARK_ID[..], &seed.to_ne_bytes(), &sum, &behind].concat();
         mark.resize(MARK_BYTES, 0);
         mark
     }

@@ -40,6 +40,10 @@ impl Tear {
             (Opened::Stopped(_), Some(seed)) => {
                 self.look_behind(number, &mut Reader::behind_mark(source, seed))
             }
+            // Only its version is on disk.
+            (Opened::Log(reader), Some(seed)) if reader.is_unmarked() => {
+                self.look_behind(number, &mut Reader::behind_mark(source, seed))
+            }
             _ => {
                 self.refuted = true;
                 Ok(())

@@ -1,6 +1,6 @@
 //! Checksums in the log, as the core writes them, the reader reads them, and the original skips them.
 
-use crate::logs::{assert_found, put};
+use crate::logs::{assert_found, contents, put};
 use crate::support::{Binary, Client, DEADLINE, Server, Setup, TempDir, Variant, process::wait_for};
 use crate::tool::tool;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -9,15 +9,21 @@ use trellis::wal::{FileSource, Next, Opened, Reader, Record, Synced};
 
 const SOUND: i32 = 0;
 const DAMAGED: i32 = 4;
+const DATA: i32 = 65;
 
 fn trellis(log: &Path, flags: &[&str]) -> Server {
     Setup::of(Variant::TrellisOneSlot).wal(log).flags(flags).start()
 }
 
+fn reader(log: &Path, number: u32) -> Reader<'static> {
+    let source = FileSource::open(&log.join(format!("binlog.{number}"))).unwrap();
+    let Opened::Log(reader) = Reader::open(source).unwrap() else { panic!("no log") };
+    reader
+}
+
 /// The whole records of a sealed file.
 fn records(log: &Path, number: u32) -> Vec<Record> {
-    let source = FileSource::open(&log.join(format!("binlog.{number}"))).unwrap();
-    let Opened::Log(mut reader) = Reader::open(source).unwrap() else { panic!("no log") };
+    let mut reader = reader(log, number);
     assert!(reader.is_sealed());
     let next = || match reader.next().unwrap() {
         Next::Record(record) => Some(record),
@@ -114,5 +120,71 @@ fn log_goes_to_the_original_and_back_with_its_seals() {
         assert_found(&mut client, *job, &format!("body {n}"));
         let stats = client.stats(&format!("stats-job {job}"));
         assert_eq!((stats.text("state"), stats.number("pri")), ("buried", 7));
+    }
+}
+
+/// A file whose records end too early reads as whole by itself: the next one says where they ended.
+#[test]
+fn what_a_file_lacks_at_its_end_shows_in_the_next() {
+    const FILE_BYTES: usize = 4096;
+    let flags = ["-F", "-s", &FILE_BYTES.to_string()];
+    let served = || {
+        let log = TempDir::new("log");
+        let mut server = trellis(log.path(), &flags);
+        let mut client = server.connect("A");
+        (0..120).for_each(|n| drop(put(&mut client, "0 0 60", format!("body {n}"))));
+        server.stop();
+        // The restarted one goes on behind what it has found.
+        let mut server = trellis(log.path(), &flags);
+        put(&mut server.connect("B"), "0 0 60", "more");
+        server.stop();
+        check(log.path()).ended(SOUND);
+        log
+    };
+    let replaced = |log: &TempDir, number: u32, bytes: &[u8]| {
+        let path = log.join(&format!("binlog.{number}"));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    let bytes = |log: &TempDir, number: u32| std::fs::read(log.join(&format!("binlog.{number}"))).unwrap();
+    let last_record = |log: &TempDir, number: u32| records(log.path(), number).pop().unwrap().offset as usize;
+    let newest =
+        |log: &TempDir| (1..).take_while(|n| log.join(&format!("binlog.{n}")).exists()).last().unwrap();
+
+    type Fault<'a> = (&'a str, &'a dyn Fn(&TempDir));
+    let faults: [Fault<'_>; 7] = [
+        ("emptied", &|log| replaced(log, 2, b"")),
+        ("zeroed", &|log| replaced(log, 2, &vec![0; FILE_BYTES])),
+        ("the first emptied", &|log| replaced(log, 1, b"")),
+        ("cut behind a record", &|log| {
+            let end = last_record(log, 2);
+            replaced(log, 2, &bytes(log, 2)[..end]);
+        }),
+        ("cut, the last before the restart", &|log| {
+            // Those that were made ahead have no records, and so no seal; the last one with some is the second server's.
+            let sealed = |number: &u32| reader(log.path(), *number).is_sealed();
+            let number = (1..=newest(log)).rev().filter(sealed).nth(1).unwrap();
+            let end = last_record(log, number);
+            replaced(log, number, &bytes(log, number)[..end]);
+        }),
+        ("copied over the next", &|log| replaced(log, 3, &bytes(log, 2))),
+        ("swapped", &|log| {
+            let (second, third) = (bytes(log, 2), bytes(log, 3));
+            replaced(log, 2, &third);
+            replaced(log, 3, &second);
+        }),
+    ];
+    for (what, fault) in faults {
+        let log = served();
+        fault(&log);
+        let answer = check(log.path());
+        assert_eq!(answer.code, Some(DAMAGED), "{what}: {answer:?}");
+        answer.says(&["the log does not go on here: binlog.", "was written behind byte"]);
+        let before = contents(log.path());
+        let exit = Setup::of(Variant::TrellisOneSlot).wal(log.path()).flags(&flags).try_start().err();
+        assert_eq!(exit.expect(what).code, Some(DATA), "{what}");
+        assert!(contents(log.path()) == before, "{what}: something changed");
+        tool(&["wal", "repair", log.path().to_str().unwrap()]).ended(SOUND);
+        check(log.path()).ended(SOUND);
     }
 }

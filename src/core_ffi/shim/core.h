@@ -15,6 +15,11 @@ typedef struct core_conn core_conn;
 /* Ids stay below: a JavaScript client holds every integer up to here exactly, none beyond. */
 #define CORE_ID_END ((uint64_t)1 << 53)
 
+/* A place in the log. */
+typedef struct core_wal_place {
+    uint32_t file, offset;
+} core_wal_place;
+
 /* What a slot is started with. Strings are borrowed for the process's life. */
 typedef struct core_options {
     uint32_t slot, slots;       /* ids are handed out congruent to slot modulo slots */
@@ -24,6 +29,7 @@ typedef struct core_options {
     const char *wal_dir;        /* NULL: no log */
     int wal_file_bytes;
     uint64_t wal_seed;          /* of the checksums in this directory */
+    core_wal_place wal_end;     /* behind the last record in it; file 0: there is none */
     const char *falloc_pattern; /* tests only: "1,0,1" lets the n-th file be made or fail with ENOSPC */
 } core_options;
 
@@ -109,11 +115,7 @@ int core_wal_written_fd(void); /* the file that got records since the last call,
 int core_wal_next_chore(core_wal_chore *chore); /* 1: filled in, 0: none left */
 void core_wal_chore_free(core_wal_chore *chore);
 
-/* A place in the log. Each record says how far the log was surely on disk when it was written. */
-typedef struct core_wal_place {
-    uint32_t file, offset;
-} core_wal_place;
-
+/* Each record says how far the log was surely on disk when it was written. */
 void core_wal_end(core_wal_place *place); /* behind all records */
 void core_wal_synced(const core_wal_place *place); /* all in front of it is on disk */
 

@@ -507,7 +507,7 @@ core_start(const core_options *o)
      * limit against new jobs. The stored size includes the CR LF. */
     job_data_size_limit = (size_t)JOB_DATA_SIZE_LIMIT_MAX + 2;
     wal_io_start(o->falloc_pattern);
-    wal_sum_start(o->wal_seed);
+    wal_sum_start(o->wal_seed, o->wal_end);
     if (o->wal_dir) {
         srv.wal.dir = (char *)o->wal_dir;
         srv.wal.use = 1;

@@ -3,6 +3,8 @@
 #ifndef TRELLIS_SHIM_H
 #define TRELLIS_SHIM_H
 
+#include "core.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -36,7 +38,7 @@ extern int wal_io_written; /* the file that got records since core_wal_written_f
 struct File;
 struct Job;
 enum { WAL_MARK_BYTES = 84 }; /* in each file, beside what the core counts */
-void wal_sum_start(uint64_t seed);
+void wal_sum_start(uint64_t seed, core_wal_place end);
 void wal_sum_open(struct File *f);
 int wal_sum_full(struct File *f, struct Job *j);
 int wal_sum_short(struct File *f, struct Job *j);

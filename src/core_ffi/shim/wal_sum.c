@@ -3,7 +3,7 @@
  * A job record has padding behind its priority, its body size and its state. Of each record that is written
  * they tell a checksum of all of it, its place and its body included, and how far the log was surely on disk
  * when it was written. A file whose records have them says so by its first record: a short one of an id that
- * no job has, which the original skips. What stock writes later, with padding that it has read here, goes to
+ * no job has, which the original skips; it also says where the log ended before. What stock writes later, with padding that it has read here, goes to
  * files of its own, which have no such record. src/wal/seal.rs reads all this and says what it is good for. */
 #include "core.h"
 #include "shim.h"
@@ -38,8 +38,9 @@ struct mark {
     uint32_t name_length; /* 0: a short record */
     char id[8];
     uint64_t seed;
-    uint64_t sum;         /* of id and seed */
-    char rest[WAL_MARK_BYTES - 28];
+    uint64_t sum;         /* of id and seed, and of what follows if there is something */
+    core_wal_place behind; /* the end of the record before this file's first one; file 0: there is none */
+    char rest[WAL_MARK_BYTES - 36];
 } __attribute__((packed));
 static const char MARK_ID[8] = "trellis1";
 static_assert(sizeof(struct mark) == WAL_MARK_BYTES && WAL_MARK_BYTES == sizeof(int) + sizeof(Jobrec), "a short record");
@@ -48,6 +49,9 @@ static uint64_t directory_seed;
 
 static core_wal_place synced; /* all in front of it is on disk */
 static bool synced_known;
+
+static core_wal_place last_end; /* behind the last record; file 0: there is none */
+static int marked;              /* the file that got its mark last */
 
 /* ---- XXH64 ---- */
 
@@ -109,9 +113,10 @@ hash(const void *bytes, size_t length, uint64_t seed)
 /* ---- records ---- */
 
 void
-wal_sum_start(uint64_t seed)
+wal_sum_start(uint64_t seed, core_wal_place end)
 {
     directory_seed = seed;
+    last_end = end;
 }
 
 /* Each file has another, so that no record of one passes for one of another. */
@@ -131,15 +136,22 @@ end_of(const File *f)
 void
 wal_sum_open(File *f)
 {
-    struct mark mark = {.seed = file_seed(f)};
     int written = wal_io_written;
     filewopen(f);
-    if (!f->iswopen)
-        return;
+    wal_io_written = written; /* its version is no record: the one before it must not miss its sync for it */
+}
+
+/* Right in front of the file's first record, for files are made before the one in use is full. */
+static void
+write_mark(const File *f)
+{
+    struct mark mark = {.seed = file_seed(f), .behind = last_end};
     memcpy(mark.id, MARK_ID, sizeof mark.id);
     mark.sum = hash(mark.id, sizeof mark.id + sizeof mark.seed, 0);
+    if (last_end.file)
+        mark.sum = hash(&last_end, sizeof last_end, mark.sum);
     wal_io_write(f->fd, &mark, sizeof mark);
-    wal_io_written = written; /* its head is no record: the one before it must not miss its sync for it */
+    marked = f->seq;
 }
 
 /* Fills in the padding of the job's record as it is about to be written. */
@@ -176,18 +188,27 @@ seal(const File *f, Job *j, bool full)
     memcpy(r + SUM_AT, &low, sizeof low);
 }
 
+static int
+write_record(File *f, Job *j, bool full)
+{
+    if (f->seq != marked)
+        write_mark(f);
+    seal(f, j, full);
+    int done = full ? filewrjobfull(f, j) : filewrjobshort(f, j);
+    last_end = (core_wal_place){.file = f->seq, .offset = end_of(f)};
+    return done;
+}
+
 int
 wal_sum_full(File *f, Job *j)
 {
-    seal(f, j, true);
-    return filewrjobfull(f, j);
+    return write_record(f, j, true);
 }
 
 int
 wal_sum_short(File *f, Job *j)
 {
-    seal(f, j, false);
-    return filewrjobshort(f, j);
+    return write_record(f, j, false);
 }
 
 /* ---- what is on disk ---- */

@@ -191,6 +191,56 @@ fn missing_file_is_a_tear_if_nothing_behind_it_was_synced() {
 }
 
 #[test]
+fn file_that_ends_before_the_next_was_written_is_a_hole() {
+    let first = Log::sealed(1).put("a", 1).put("a", 2);
+    let end = first.bytes.len();
+    let second = |behind| Log::sealed_behind(2, Some(behind)).put("a", 3);
+    let at = |offset: usize| (1, offset as u64);
+    assert_eq!(replay(&[(1, &first.bytes), (2, &second(at(end)).bytes)]).verdict(), Verdict::Sound);
+    assert_eq!(
+        replay(&[(2, &second(at(end)).bytes)]).verdict(),
+        Verdict::Sound,
+        "file 1 was emptied and went"
+    );
+    let cut = first.bounds[1];
+    let short = &first.bytes[..cut];
+    let hole = |offset| Cause::Unjoined { later: 2, behind: at(offset) };
+    let scan = replay(&[(1, short), (2, &second(at(end)).bytes)]);
+    assert_eq!(scan.findings, [Finding::Damaged { file: 1, offset: cut as u64, cause: hole(end) }]);
+    assert_eq!(ids(&scan), [1, 3]);
+    let scan = replay(&[(1, b""), (2, &second(at(end)).bytes)]);
+    assert_eq!(scan.findings, [Finding::Damaged { file: 1, offset: 0, cause: hole(end) }]);
+    // Where a power failure took it, what is behind it goes unless it was written when all of this was on disk.
+    let files = |second: &Log| after_power_failure(&[(1, short), (2, &second.bytes)]);
+    let unsynced = Log::sealed_behind(2, Some(at(end)))
+        .synced(Synced::UpTo { files_back: 1, offset: cut as u32 })
+        .put("a", 3);
+    assert_eq!((files(&unsynced).verdict(), ids(&files(&unsynced))), (Verdict::Torn, vec![1]));
+    let synced = Synced::UpTo { files_back: 1, offset: end as u32 };
+    let synced = Log::sealed_behind(2, Some(at(end))).synced(synced).put("a", 3);
+    assert_eq!(files(&synced).verdict(), Verdict::Refused);
+}
+
+#[test]
+fn version_alone_may_be_on_disk() {
+    let first = Log::sealed(1).put("a", 1);
+    let at = Synced::UpTo { files_back: 1, offset: first.bytes.len() as u32 };
+    let second = put(Log::sealed(2).synced(at), 2, 900).put("a", 3);
+    let mut headless = second.bytes.clone();
+    headless[4..BLOCK].fill(0);
+    let scan = after_power_failure(&[(1, &first.bytes), (2, &headless)]);
+    assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Torn, vec![1]));
+    assert_eq!(scan.torn_tails().collect::<Vec<_>>(), [(2, 4)]);
+    assert_eq!(replay(&[(1, &first.bytes), (2, &headless)]).verdict(), Verdict::Refused);
+    // In front of it as well: what is behind a tear was not on disk if it doesn't say so.
+    let torn = &first.bytes[..first.bytes.len() - 1];
+    let scan = after_power_failure(&[(1, torn), (2, &headless)]);
+    assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Refused, vec![]));
+    let scan = after_power_failure(&[(1, torn), (2, &Log::v7().zeros(3000).bytes)]);
+    assert_eq!(scan.verdict(), Verdict::Torn);
+}
+
+#[test]
 fn file_whose_begin_is_lost_is_read_with_the_seed_of_its_directory() {
     let first = Log::sealed(1).put("a", 1);
     let unsynced = put(Log::sealed(2), 2, 900).put("a", 3);
