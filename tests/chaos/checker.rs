@@ -246,6 +246,7 @@ impl<'h> Checker<'h> {
             let done: Vec<&Op> =
                 ops.iter().filter(is_delete).filter(|op| op.outcome == Outcome::Done).copied().collect();
             let maybe = ops.iter().filter(is_delete).any(|op| op.outcome == Outcome::Unknown);
+            let missing = !maybe && !found.contains_key(&id);
             if done.len() > 1 {
                 self.violations
                     .push(Violation { kind: Kind::DeletedTwice, what: format!("job {id}: {done:?}") });
@@ -258,11 +259,7 @@ impl<'h> Checker<'h> {
                     let what = format!("job {id} was deleted by {first} and then seen: {seen}");
                     self.violations.push(Violation { kind: Kind::Risen, what });
                 }
-            } else if let Some(job) = self.jobs.get(&id)
-                && !maybe
-                && !found.contains_key(&id)
-                && !self.may_be_gone(job)
-            {
+            } else if let Some(job) = self.jobs.get(&id).filter(|job| missing && !self.may_be_gone(job)) {
                 let what = format!("job {id}, {:?}, acknowledged at {}", job.body, job.put.end);
                 self.violations.push(Violation { kind: Kind::Lost, what });
             }
