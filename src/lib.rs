@@ -1,5 +1,8 @@
 //! Trellis: one logical beanstalkd server made of several processes on one Linux host.
 
+// They panic where the stream can't be written: `cli::output` and `log` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod bench;
 pub mod child;
 pub mod cli;

@@ -1,7 +1,11 @@
 //! The `trellis` binary: arguments to a role, a role to an exit code. The only place that exits.
 
+// As in `lib.rs`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use std::process::ExitCode;
 
+use trellis::cli::output::{print, say};
 use trellis::cli::{self, Command, Saying};
 use trellis::error::{Exit, Fatal};
 use trellis::{bench, child, compare, log, supervisor};
@@ -10,7 +14,7 @@ fn main() -> ExitCode {
     let parsed = cli::parse(std::env::args_os());
     let json = matches!(&parsed.command, Command::Serve(s) if log::format(s.log_format) == log::Format::Json);
     if !json {
-        parsed.notes.iter().for_each(|note| eprintln!("{note}"));
+        parsed.notes.iter().for_each(|note| say(format!("{note}\n")));
     }
     match parsed.command {
         Command::Serve(settings) => {
@@ -31,22 +35,15 @@ fn main() -> ExitCode {
         Command::Bench(options) => said(bench::run(&options)),
         Command::BenchLoad => said(bench::load::run()),
         Command::BenchFloor(words) => said(bench::floor::run(&words)),
-        Command::Topology(request) => match cli::topology::run(&request) {
-            Ok(text) => {
-                print!("{text}");
-                ExitCode::SUCCESS
-            }
-            Err(fatal) => said(Err(fatal)),
-        },
+        Command::Topology(request) => said(cli::topology::run(&request).and_then(print)),
         Command::Status(request) => said(cli::status::run(&request)),
         Command::Migrate(plan) => tool(cli::migrate::run(&plan)),
         Command::Wal(request) => tool(cli::wal::run(&request)),
         Command::Say(Saying { text, to_stdout: true, exit }) => {
-            println!("{text}");
-            ExitCode::from(exit.code())
+            tool(print(format!("{text}\n")).map(|()| exit))
         }
         Command::Say(Saying { text, to_stdout: false, exit }) => {
-            eprintln!("{text}");
+            say(format!("{text}\n"));
             ExitCode::from(exit.code())
         }
     }
@@ -55,7 +52,7 @@ fn main() -> ExitCode {
 /// For commands that a person waits for: the reason goes to stderr, not to the log.
 fn said(end: Result<(), Fatal>) -> ExitCode {
     if let Err(fatal) = &end {
-        eprintln!("trellis: {fatal}");
+        say(format!("trellis: {fatal}\n"));
     }
     code(end)
 }

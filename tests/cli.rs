@@ -6,11 +6,17 @@ mod support;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User};
+use std::fs::File;
 use std::net::{Ipv6Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output, Stdio};
 use support::server::run;
 use support::template::Holes;
 use support::{Binary, Exit, Server, Setup, TempDir, Variant, on_both, process};
 
+/// What may be gone next time.
+const EXIT_TEMPORARY: i32 = 1;
 /// The arguments are no good.
 const EXIT_USAGE: i32 = 5;
 /// The log's directory can't be used, or somebody else uses it.
@@ -269,6 +275,96 @@ fn trellis_leaves_with_zero_after_sigterm_and_sigint() {
         waiter.send("reserve\r\n").expect_silence();
         assert_eq!(server.stop_with(signal).code(), Some(0), "{}", server.log());
         waiter.expect_end();
+    }
+}
+
+fn ended(arguments: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
+    let mut command = Command::new(Binary::Trellis.path());
+    command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    command.spawn().and_then(|child| child.wait_with_output()).expect("trellis runs")
+}
+
+/// Takes nothing.
+fn full() -> Stdio {
+    File::options().write(true).open("/dev/full").expect("a device that is always full").into()
+}
+
+/// Nobody reads it.
+fn closed() -> Stdio {
+    let (stream, _) = UnixStream::pair().expect("a pair of sockets");
+    OwnedFd::from(stream).into()
+}
+
+/// Every command but `wal dump` panicked, with code 101. What it was to do is done all the same, which a
+/// script has to be able to tell.
+#[test]
+fn answer_that_nobody_takes_is_an_error_and_no_panic() {
+    let place = TempDir::new("place");
+    let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
+    let (log, control) = (path("log"), path("control"));
+    std::fs::create_dir(&log).unwrap();
+    let setup = Setup::new(Binary::Trellis).wal(&place.join("log")).flags(&["--control", &control]);
+    let mut server = setup.start();
+    let client = &mut server.connect("A");
+    client.ask("put 0 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    let refused = |arguments: &[&str], done: &str| {
+        for (stdout, why) in [(full(), "No space left on device"), (closed(), "Broken pipe")] {
+            let output = ended(arguments, stdout, Stdio::piped());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(EXIT_TEMPORARY), "{arguments:?}: {said}");
+            for words in ["trellis: ", "writing the ", why, done] {
+                assert!(said.contains(words), "{arguments:?}: no {words:?} in: {said}");
+            }
+        }
+    };
+    for more in [&["--json"][..], &["--check"], &["--watch"], &[]] {
+        refused(&[&["status", "--control", &control][..], more].concat(), "");
+    }
+    server.stop();
+    for arguments in [
+        &["-v"][..],
+        &["wal", "--help"],
+        &["wal", "check", "--help"],
+        &["completions", "bash"],
+        &["completions", "zsh"],
+        &["topology", "show"],
+        &["topology", "route", "default"],
+        &["bench", "--list"],
+        &["wal", "check", &log],
+        &["wal", "check", "--json", &log],
+        &["wal", "dump", &log],
+        &["wal", "dump", "--json", &log],
+    ] {
+        refused(arguments, "");
+    }
+    refused(&["wal", "repair", &log], "all is done");
+    refused(&["wal", "repair", "--json", &log], "all is done");
+    for (number, stdout) in [full(), closed()].into_iter().enumerate() {
+        let to = path(&format!("to-{number}"));
+        let verb = ["migrate", "export"][number];
+        let slots: &[&str] = if verb == "migrate" { &["--slots", "2"] } else { &[] };
+        let output =
+            ended(&[&[verb, "--from", &log, "--to", &to][..], slots].concat(), stdout, Stdio::piped());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(EXIT_TEMPORARY), "{said}");
+        assert!(said.contains(&format!("{to}: is made, but writing the answer: ")), "{said}");
+        assert_eq!(ended(&["wal", "check", &to], Stdio::null(), Stdio::null()).status.code(), Some(0));
+    }
+}
+
+/// Then there is nobody to tell; the code is what it would have been.
+#[test]
+fn words_for_stderr_that_nobody_takes_change_no_code() {
+    for (arguments, code) in [
+        (&["-h"][..], 0),
+        (&["-x"], EXIT_USAGE),
+        (&["wal", "dance"], EXIT_USAGE),
+        (&["wal", "check", "/nowhere"], 65),
+    ] {
+        for stderr in [full(), closed()] {
+            let output = ended(arguments, Stdio::null(), stderr);
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod server;
 mod spec;
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use report::{Case, Report};
 use scenario::{Kind, Scenario};
 use server::{Program, WorkDir};
 
+use crate::cli::output::{print, say};
 use crate::error::{Exit, Fatal};
 
 /// What is asked for on the command line.
@@ -56,7 +57,7 @@ pub fn run(options: &Options) -> Result<(), Fatal> {
     let scenarios = chosen(options)?;
     if options.list {
         for scenario in &scenarios {
-            println!("{:<16} {}", scenario.name, scenario.about);
+            print(format!("{:<16} {}\n", scenario.name, scenario.about))?;
         }
         return Ok(());
     }
@@ -64,11 +65,11 @@ pub fn run(options: &Options) -> Result<(), Fatal> {
     let dir = WorkDir::new(&options.dir)?;
     let mut report = Report::new(options);
     let mut progress = Progress::new(&scenarios, options);
-    println!("{}", report.heading());
+    print(format!("{}\n", report.heading()))?;
     for scenario in &scenarios {
         for case in measure_in_turns(scenario, options, &dir, &mut progress)? {
             progress.clear();
-            print!("{}", case.rows());
+            print(case.rows())?;
             report.cases.push(case);
         }
     }
@@ -164,14 +165,13 @@ impl Progress {
         let seconds = self.began.elapsed().as_secs();
         let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         let pair = pair + 1;
-        eprint!("{start}[{done}/{all}, {seconds} s] {scenario}: {who}, run {pair} of {pairs}{end}");
-        let _ = std::io::stderr().flush();
+        say(format!("{start}[{done}/{all}, {seconds} s] {scenario}: {who}, run {pair} of {pairs}{end}"));
         self.done += 1;
     }
 
     fn clear(&self) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            say("\r\x1b[K");
         }
     }
 }

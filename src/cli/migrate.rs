@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser};
 
+use super::output::print_after;
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::limits;
@@ -82,7 +83,8 @@ fn plan(places: Places, slots: u32, partitions: Option<u32>) -> Plan {
 
 /// Prints what was done.
 pub fn run(plan: &Plan) -> Result<Exit, Fatal> {
-    print!("{}", migrate(plan)?.text());
+    let text = migrate(plan)?.text();
+    print_after(&format!("{}: is made", plan.to.display()), text)?;
     Ok(Exit::Done)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
+use super::output::print;
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::limits::{CONTROL_PATH_DEFAULT, STATUS_BYTES, STATUS_INTERVAL, STATUS_PATIENCE};
@@ -44,12 +45,10 @@ pub fn parse(words: &[OsString]) -> Command {
     }
 }
 
-/// Prints the answer to stdout. An error: no server answered, or what it said is no status. A reader that
-/// went away ends it quietly.
+/// Prints the answer to stdout. An error: no server answered, what it said is no status, or nobody reads.
 pub fn run(request: &Request) -> Result<(), Fatal> {
-    let mut stdout = io::stdout();
     // From the top of a terminal, so that it looks like one table that changes.
-    let clear = if request.watch && stdout.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    let clear = if request.watch && io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
     loop {
         let text = match ask(&request.control) {
             Ok(json) if request.check => check(&json)?,
@@ -60,7 +59,8 @@ pub fn run(request: &Request) -> Result<(), Fatal> {
             Err(error) => return Err(Fatal::new(Exit::Temporary, unreachable(&request.control, &error))),
         };
         let gap = if request.watch && !request.json && clear.is_empty() { "\n" } else { "" };
-        if write!(stdout, "{clear}{text}{gap}").and_then(|()| stdout.flush()).is_err() || !request.watch {
+        print(format!("{clear}{text}{gap}"))?;
+        if !request.watch {
             return Ok(());
         }
         // The interval of a display, not a wait for anything.

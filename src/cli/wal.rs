@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use super::output::{print, print_after};
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::offline::{check, dump, repair};
@@ -67,7 +68,7 @@ pub fn run(request: &Request) -> Result<Exit, Fatal> {
     match request {
         Request::Check(Place { dir, json }) => {
             let report = check::check(dir)?;
-            print!("{}", if *json { report.json() } else { report.text() });
+            print(if *json { report.json() } else { report.text() })?;
             Ok(report.exit())
         }
         Request::Dump { place, bodies } => {
@@ -76,7 +77,8 @@ pub fn run(request: &Request) -> Result<Exit, Fatal> {
         }
         Request::Repair { place, backup } => {
             let outcome = repair::repair(&place.dir, backup.as_deref())?;
-            print!("{}", if place.json { outcome.json() } else { outcome.text() });
+            let text = if place.json { outcome.json() } else { outcome.text() };
+            print_after("all is done that was to be repaired", text)?;
             Ok(Exit::Done)
         }
     }

@@ -28,6 +28,7 @@ use scenario::{Scenario, Step};
 
 use crate::bench::interrupt;
 use crate::bench::server::{Program, WorkDir};
+use crate::cli::output::{print, say};
 use crate::error::{Exit, Fatal};
 use crate::limits;
 
@@ -105,11 +106,7 @@ impl Comparison<'_> {
         let scenario = Scenario::parse(&text).map_err(|e| failed(&e))?;
         match self.replay(&scenario, false)? {
             Some(found) => Err(self.report(&found, "")),
-            None => {
-                println!("{} steps, no difference", self.tally.steps);
-                self.say_intended();
-                Ok(())
-            }
+            None => print(format!("{} steps, no difference\n{}", self.tally.steps, self.intended())),
         }
     }
 
@@ -128,9 +125,10 @@ impl Comparison<'_> {
             let place = format!("seed {}, scenario {number} ({theme:?}), ", self.options.seed);
             if !self.shows_again(&found.scenario, strict)? {
                 self.tally.once += 1;
-                println!("{place}{} steps: a difference that did not show again", found.scenario.steps.len());
-                println!("{}\n", found.difference.0);
                 self.save(&found.scenario)?;
+                let steps = found.scenario.steps.len();
+                let head = format!("{place}{steps} steps: a difference that did not show again");
+                print(format!("{head}\n{}\n\n", found.difference.0))?;
                 continue;
             }
             let found = self.shortened(found, strict)?;
@@ -138,12 +136,12 @@ impl Comparison<'_> {
         }
         let Tally { scenarios, steps, late, once, .. } = self.tally;
         let (seed, slots) = (self.options.seed, self.options.slots);
-        println!("seed {seed}, {slots} slots: {scenarios} scenarios, {steps} steps, no difference");
+        print(format!("seed {seed}, {slots} slots: {scenarios} scenarios, {steps} steps, no difference\n"))?;
         if late + once > 0 {
-            println!("{late} left unfinished on a slow machine; {once} differences that did not show again");
+            let not = "differences that did not show again";
+            print(format!("{late} left unfinished on a slow machine; {once} {not}\n"))?;
         }
-        self.say_intended();
-        Ok(())
+        print(self.intended())
     }
 
     /// A scenario from its seed, on fresh servers, as far as they agree.
@@ -226,7 +224,7 @@ impl Comparison<'_> {
         let head = Scenario { steps: Vec::new(), ..found.scenario.clone() };
         let mut best = None;
         let mut trouble = None;
-        eprintln!("a difference after {} steps; shortening", found.scenario.steps.len());
+        say(format!("a difference after {} steps; shortening\n", found.scenario.steps.len()));
         shorten::shorten(&found.scenario.steps, |steps| {
             if Instant::now() >= end {
                 return None;
@@ -246,18 +244,20 @@ impl Comparison<'_> {
         // Trouble while it was made shorter (a server that does not start) is no reason to hide the difference.
         if let Some(fatal) = trouble {
             interrupt::check()?;
-            eprintln!("shortening ended: {fatal}");
+            say(format!("shortening ended: {fatal}\n"));
         }
         Ok(best.unwrap_or(found))
     }
 
     fn report(&self, found: &Found, place: &str) -> Fatal {
-        println!("difference: {place}after {} steps", found.scenario.steps.len());
-        println!("{}\n\n{}", found.difference.0, found.scenario);
+        let mut text = format!("difference: {place}after {} steps\n", found.scenario.steps.len());
+        text += &format!("{}\n\n{}\n", found.difference.0, found.scenario);
         if !found.log.trim().is_empty() {
-            println!("trellis said:\n{}", found.log);
+            text += &format!("trellis said:\n{}\n", found.log);
         }
-        if let Err(fatal) = self.save(&found.scenario) {
+        // It is worth keeping whether or not anybody reads of it.
+        let saved = self.save(&found.scenario);
+        if let Err(fatal) = print(text).and(saved) {
             return fatal;
         }
         Fatal::new(
@@ -277,16 +277,18 @@ impl Comparison<'_> {
         }
     }
 
-    fn say_intended(&self) {
+    /// Lines about the intended differences, if there were any.
+    fn intended(&self) -> String {
         if self.tally.intended.is_empty() {
-            return;
+            return String::new();
         }
-        println!("differences that are intended:");
+        let mut text = "differences that are intended:\n".to_owned();
         for (name, count) in &self.tally.intended {
             let reason =
                 intended::LIST.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.reason);
-            println!("  {name}, {count} times: {reason}");
+            text += &format!("  {name}, {count} times: {reason}\n");
         }
+        text
     }
 }
 

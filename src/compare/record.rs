@@ -19,6 +19,7 @@ use std::os::fd::AsFd;
 use super::Record;
 use super::reply::{Reply, decimal};
 use super::scenario::{Piece, Scenario, Step};
+use crate::cli::output::say;
 use crate::error::Fatal;
 use crate::limits;
 
@@ -34,11 +35,8 @@ pub fn run(record: &Record) -> Result<(), Fatal> {
     let signals = signals.map_err(|e| Fatal::temporary("signals", e))?;
     let listener = TcpListener::bind(record.listen).map_err(failed("listen"))?;
     let address = listener.local_addr().map_err(failed("listen"))?;
-    eprintln!(
-        "recording: {address} passes on to {}; ^C ends it and writes {}",
-        record.target,
-        record.file.display()
-    );
+    let (target, file) = (record.target, record.file.display());
+    say(format!("recording: {address} passes on to {target}; ^C ends it and writes {file}\n"));
     let tape = Arc::new(Mutex::new(Tape::new()));
     loop {
         let mut fds = [
@@ -63,7 +61,7 @@ pub fn run(record: &Record) -> Result<(), Fatal> {
     let tape = lock(&tape);
     fs::write(&record.file, tape.scenario.to_string())
         .map_err(|e| Fatal::temporary(&record.file.display().to_string(), e))?;
-    eprintln!("{} steps of {} clients written", tape.scenario.steps.len(), tape.clients);
+    say(format!("{} steps of {} clients written\n", tape.scenario.steps.len(), tape.clients));
     Ok(())
 }
 

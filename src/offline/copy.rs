@@ -94,7 +94,7 @@ pub fn clear_leftovers(to: &Path) {
             Some(Err(error)) => format!("left by a run that was stopped, can't be removed: {error}"),
             None => "left by a run that was stopped, or that goes on; of no use".to_owned(),
         };
-        eprintln!("trellis: {}: {words}", entry.path().display());
+        crate::cli::output::say(format!("trellis: {}: {words}\n", entry.path().display()));
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::check::{LogReport, Report};
 use super::progress::Progress;
 use super::{DataDir, room};
+use crate::cli::output::say;
 use crate::error::{Exit, Fatal};
 use crate::wal::{Bodies, Job, JobSorter, State};
 
@@ -93,7 +94,7 @@ pub fn dump(path: &Path, form: Form, out: &mut dyn Write) -> Result<Exit, Fatal>
     drop(progress);
     let report = Report::new(&data, reports);
     if report.exit() != Exit::Done {
-        eprint!("{}", report.text());
+        say(report.text());
     }
     Ok(report.exit())
 }

@@ -326,7 +326,7 @@ fn appear(partial: &Path, to: &Path) -> Result<(), Fatal> {
     }
     // It is there: an error now must not take it away again.
     if let Err(error) = sync_dir(parent_of(to)) {
-        eprintln!("trellis: {}: syncing it: {error}", parent_of(to).display());
+        crate::cli::output::say(format!("trellis: {}: syncing it: {error}\n", parent_of(to).display()));
     }
     Ok(())
 }
