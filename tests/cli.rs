@@ -368,6 +368,28 @@ fn words_for_stderr_that_nobody_takes_change_no_code() {
     }
 }
 
+/// A usage line can be typed as it stands.
+#[test]
+fn usage_of_each_subcommand_begins_with_the_program() {
+    for words in [
+        &["status"][..],
+        &["topology"],
+        &["topology", "route"],
+        &["wal"],
+        &["wal", "repair"],
+        &["migrate"],
+        &["export"],
+        &["compare"],
+        &["bench"],
+        &["completions"],
+    ] {
+        let output = ended(&[words, &["--help"]].concat(), Stdio::piped(), Stdio::null());
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let usage = format!("Usage: trellis {} ", words.join(" "));
+        assert!(text.contains(&usage), "no {usage:?} in:\n{text}");
+    }
+}
+
 on_both!(
     version_is_printed,
     help_names_every_flag,

@@ -13,7 +13,7 @@ use crate::limits;
 
 /// Measure trellis beside the original beanstalkd, on this machine, in turns
 #[derive(Parser)]
-#[command(name = "trellis bench")]
+#[command(name = "trellis bench", bin_name = "trellis bench")]
 struct Line {
     /// Scenarios to run, by name or the beginning of one; all of them if none is given
     scenarios: Vec<String>,

@@ -14,7 +14,7 @@ use crate::limits;
 
 /// Send the same commands to the original beanstalkd and to trellis, and compare every answer
 #[derive(Parser)]
-#[command(name = "trellis compare")]
+#[command(name = "trellis compare", bin_name = "trellis compare")]
 struct Line {
     /// Slots of trellis
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::SLOTS_MAX)))]

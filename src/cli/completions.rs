@@ -13,7 +13,7 @@ use crate::error::Exit;
 
 /// Print a script that completes the command line in a shell
 #[derive(Parser)]
-#[command(name = "trellis completions")]
+#[command(name = "trellis completions", bin_name = "trellis completions")]
 struct Line {
     shell: Shell,
 }

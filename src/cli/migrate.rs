@@ -16,7 +16,7 @@ use crate::offline::migrate::{Plan, migrate};
 /// Offline: no server may use the source, which is not changed. The target appears when it is complete and was
 /// compared with the source, or not at all.
 #[derive(Parser)]
-#[command(name = "trellis migrate")]
+#[command(name = "trellis migrate", bin_name = "trellis migrate")]
 struct Migrate {
     #[command(flatten)]
     places: Places,
@@ -33,7 +33,7 @@ struct Migrate {
 /// Offline: no server may use the source, which is not changed. The target appears when it is complete and was
 /// compared with the source, or not at all.
 #[derive(Parser)]
-#[command(name = "trellis export")]
+#[command(name = "trellis export", bin_name = "trellis export")]
 struct Export {
     #[command(flatten)]
     places: Places,

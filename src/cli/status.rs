@@ -17,7 +17,7 @@ use crate::status::{Status, table};
 
 /// Show what a running server is doing
 #[derive(Parser, Clone, PartialEq, Debug)]
-#[command(name = "trellis status")]
+#[command(name = "trellis status", bin_name = "trellis status")]
 pub struct Request {
     /// Control socket of the server, as given to it with --control
     #[arg(long, value_name = "PATH", default_value = CONTROL_PATH_DEFAULT)]

@@ -14,7 +14,7 @@ use crate::topology::{self, Asked, Decision, Layout, Topology, tube_hash};
 
 /// Look at how tube names are divided over slots
 #[derive(Parser)]
-#[command(name = "trellis topology", disable_help_subcommand = true)]
+#[command(name = "trellis topology", bin_name = "trellis topology", disable_help_subcommand = true)]
 struct Line {
     #[command(subcommand)]
     request: Request,

@@ -13,7 +13,7 @@ use crate::offline::{check, dump, repair};
 
 /// Look at the logs of a data directory, or mend them
 #[derive(Parser)]
-#[command(name = "trellis wal", disable_help_subcommand = true)]
+#[command(name = "trellis wal", bin_name = "trellis wal", disable_help_subcommand = true)]
 struct Line {
     #[command(subcommand)]
     request: Request,
