@@ -5,6 +5,7 @@
 //! the data. `main` is the only place that exits.
 
 use std::fmt;
+use std::io;
 
 /// With what a process of Trellis ends. Numbers are frozen: scripts and service managers know them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,6 +52,19 @@ pub enum Class {
 impl Exit {
     pub fn code(self) -> u8 {
         self as u8
+    }
+
+    /// Of a file or directory of the data that the system refuses. Permanent where trying again changes
+    /// nothing: somebody has to change what is there, its rights, or how it is mounted.
+    pub fn of_data(kind: io::ErrorKind) -> Exit {
+        match kind {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem => Exit::Data,
+            _ => Exit::Temporary,
+        }
     }
 
     /// What a child's code says, in words: the C core, which ends its process itself, says no more.
@@ -113,6 +127,17 @@ impl std::error::Error for Fatal {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_system_refuses_for_good_is_permanent() {
+        let exit = |errno| Exit::of_data(io::Error::from_raw_os_error(errno).kind());
+        for errno in [libc::ENOENT, libc::ENOTDIR, libc::EISDIR, libc::EACCES, libc::EPERM, libc::EROFS] {
+            assert_eq!(exit(errno), Exit::Data, "{errno}");
+        }
+        for errno in [libc::EIO, libc::ENOSPC, libc::EMFILE, libc::ENOMEM] {
+            assert_eq!(exit(errno), Exit::Temporary, "{errno}");
+        }
+    }
 
     #[test]
     fn classes_of_codes_are_as_the_table_says() {

@@ -25,26 +25,16 @@ use crate::topology::TopologyError;
 use crate::wal::WalError;
 use crate::wal::ids::IdsError;
 
-/// What can't be read is the data's fault, or the caller's, where trying again changes nothing.
-fn exit_of(kind: io::ErrorKind) -> Exit {
-    match kind {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
-            Exit::Data
-        }
-        _ => Exit::Temporary,
-    }
-}
-
 impl From<WalError> for Fatal {
     fn from(error: WalError) -> Fatal {
-        Fatal::new(exit_of(error.source.kind()), error)
+        Fatal::new(Exit::of_data(error.source.kind()), error)
     }
 }
 
 impl From<IdsError> for Fatal {
     fn from(error: IdsError) -> Fatal {
         let exit = match &error {
-            IdsError::Io { source, .. } => exit_of(source.kind()),
+            IdsError::Io { source, .. } => Exit::of_data(source.kind()),
             IdsError::Damaged { .. } => Exit::Data,
         };
         Fatal::new(exit, error)
@@ -65,5 +55,5 @@ fn room() -> PathBuf {
 
 /// An error of the system about a path.
 fn io_fatal(path: &std::path::Path, doing: &str, error: io::Error) -> Fatal {
-    Fatal::new(exit_of(error.kind()), format!("{}: {doing}: {error}", path.display()))
+    Fatal::new(Exit::of_data(error.kind()), format!("{}: {doing}: {error}", path.display()))
 }

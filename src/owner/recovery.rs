@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use tracing::{error, warn};
 
 use crate::error::{Exit, Fatal};
@@ -68,6 +69,7 @@ pub fn recover(
         for number in mended.begun {
             warn!("{}/binlog.{number}: was never written to; begun", dir.display());
         }
+        has_room(dir, asked.file_bytes)?;
         let last_id = last_id.max(topology.first_routed_id.saturating_sub(1));
         let block = limits::ID_BLOCK * u64::from(topology.slots);
         let ids = IdFloor::open(dir, last_id, block).map_err(no_ids)?;
@@ -79,7 +81,7 @@ pub fn recover(
 /// lock, also the core's own. False if the file isn't there and is not to be made.
 fn take_lock(dir: &Path, make: bool) -> Result<bool, Fatal> {
     let path = dir.join(CORE_LOCK_FILE);
-    let said = |e: io::Error| Fatal::new(Exit::Temporary, format!("{}: {e}", path.display()));
+    let said = |e: io::Error| Fatal::new(exit_of(e.kind()), format!("{}: {e}", path.display()));
     let file = match OpenOptions::new().write(true).create(make).truncate(false).mode(0o600).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !make => return Ok(false),
         other => other.map_err(said)?,
@@ -87,6 +89,22 @@ fn take_lock(dir: &Path, make: bool) -> Result<bool, Fatal> {
     let taken = lock::take(&file, lock::Kind::Exclusive).map_err(said)?;
     std::mem::forget::<File>(file);
     if taken { Ok(true) } else { Err(Fatal::new(Exit::Locked, lock::refusal(&path))) }
+}
+
+/// Whether the log file fits that the core makes at its start. Without room it ends the process, and can't tell
+/// the supervisor why.
+fn has_room(dir: &Path, file_bytes: u32) -> Result<(), Fatal> {
+    // Without a name: nothing of it stays, whatever happens.
+    let file = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(dir);
+    // A file system that can't do it leaves the judgement to the core.
+    let Ok(file) = file else { return Ok(()) };
+    match fallocate(&file, FallocateFlags::empty(), 0, file_bytes.into()) {
+        Err(error @ (nix::Error::ENOSPC | nix::Error::EDQUOT)) => {
+            let what = format!("{}: no room for a log file of {file_bytes} bytes", dir.display());
+            Err(Fatal::temporary(&what, io::Error::from(error)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads all of it. An error if it is not to be served.
@@ -127,15 +145,23 @@ pub fn spent(slot: u16) -> Fatal {
     Fatal::new(Exit::Data, format!("slot {slot}: no ids are left below {}", limits::JOB_ID_END))
 }
 
+/// Of what the system refuses. Where something of another kind is in the way, what belongs there may come back,
+/// and the slot with it.
+fn exit_of(kind: io::ErrorKind) -> Exit {
+    match kind {
+        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => Exit::Temporary,
+        kind => Exit::of_data(kind),
+    }
+}
+
 fn no_ids(error: IdsError) -> Fatal {
-    let exit = match error {
+    let exit = match &error {
         IdsError::Damaged { .. } => Exit::Data,
-        IdsError::Io { .. } => Exit::Temporary,
+        IdsError::Io { source, .. } => exit_of(source.kind()),
     };
     Fatal::new(exit, error)
 }
 
 fn unusable(error: WalError) -> Fatal {
-    let permanent = matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-    Fatal::new(if permanent { Exit::Data } else { Exit::Temporary }, error)
+    Fatal::new(exit_of(error.source.kind()), error)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::codec::SlotIdentity;
 use super::fingerprint::Fingerprint;
+use crate::error::Exit;
 use crate::limits;
 
 /// All but `Io` concern what was asked or what is on disk: trying again changes nothing.
@@ -112,10 +113,7 @@ impl TopologyError {
     /// True if starting again can't help before somebody changed the flags or the data.
     pub fn is_permanent(&self) -> bool {
         match self {
-            TopologyError::Io { kind, .. } => matches!(
-                kind,
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
-            ),
+            TopologyError::Io { kind, .. } => Exit::of_data(*kind) == Exit::Data,
             _ => true,
         }
     }

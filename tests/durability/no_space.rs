@@ -207,8 +207,11 @@ fn full_disk_loses_nothing_acknowledged() {
     let _ = std::fs::write(&filler, vec![1; 1 << 20]);
     let exit = setup().refusal();
     assert_eq!(exit.code, Some(1), "{}", exit.log);
-    for words in ["No space left on device", disk.0.path().to_str().unwrap()] {
-        assert!(exit.log.contains(words), "no {words:?} in {}", exit.log);
+    // The supervisor itself has the reason: the last line, status and health are its.
+    let last = exit.log.lines().last().unwrap_or_default();
+    let reason = format!("{}: no room for a log file of 16384 bytes", disk.0.path().display());
+    for words in ["no service", &reason, "No space left on device"] {
+        assert!(last.contains(words), "no {words:?} at the end of {}", exit.log);
     }
     assert!(logs(disk.0.path()) == before, "a start that failed changed the logs");
 
@@ -219,4 +222,24 @@ fn full_disk_loses_nothing_acknowledged() {
         assert!(client.call(format!("peek {id}\r\n")).starts_with(b"FOUND"), "job {id} is lost");
     }
     put(&mut client, "0 0 60", "z");
+}
+
+/// Trying again does not make it writable.
+#[test]
+fn read_only_disk_is_refused_at_once() {
+    let Some(disk) = SmallDisk::new(256) else {
+        println!("NOT RUN: a small tmpfs can be mounted by root only");
+        return;
+    };
+    let setup = || Setup::of(Variant::TrellisOneSlot).wal(disk.0.path()).flags(&["-s", "16384"]);
+    let mut server = setup().start();
+    put(&mut server.connect("A"), "0 0 60", "x");
+    server.stop();
+    assert!(mount(&["-o", "remount,ro"], disk.0.path()));
+    let exit = setup().refusal();
+    assert_eq!(exit.code, Some(65), "{}", exit.log);
+    for words in ["Read-only file system", disk.0.path().to_str().unwrap()] {
+        assert!(exit.log.contains(words), "no {words:?} in {}", exit.log);
+    }
+    assert!(!exit.log.contains("generation 2"), "{}", exit.log);
 }

@@ -3,6 +3,7 @@
 use crate::logs::{assert_found, contents, end_of_records, overwrite, put, stock_log};
 use crate::support::{Binary, Setup, TempDir};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const EXIT_DATA: i32 = 65;
@@ -142,6 +143,34 @@ fn files_that_were_never_written_are_no_alarm() {
         assert!(server.log().contains(&line), "{line}: {}", server.log());
     }
     assert!(!server.log().contains("missing data"), "{}", server.log());
+}
+
+/// Rights don't come by themselves: there were five tries, and then a code that asks for more of them.
+#[test]
+fn log_that_is_not_permitted_is_refused_at_once() {
+    let rights = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for name in ["lock", "ids.toml", "binlog.1", ""] {
+        let log = stock_log(&["one"]);
+        fs::write(log.join("ids.toml"), "format = 1\nforgotten = 0\nreserved = 0\nboot = \"\"\n").unwrap();
+        let mut setup = trellis(log.path());
+        if nix::unistd::geteuid().is_root() {
+            let user = nix::unistd::User::from_name("nobody").unwrap().expect("there is a nobody");
+            for path in ["lock", "ids.toml", "binlog.1", ""].map(|name| log.join(name)) {
+                std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+            }
+            setup = setup.flags(&["-u", "nobody"]);
+        }
+        let path = log.join(name);
+        rights(&path, if name.is_empty() { 0o555 } else { 0o000 });
+        let exit = setup.refusal();
+        rights(&path, 0o755);
+        assert_eq!(exit.code, Some(EXIT_DATA), "{name:?}: {}", exit.log);
+        let place = log.join(name).display().to_string();
+        for words in [place.trim_end_matches('/'), "Permission denied", "generation 1"] {
+            assert!(exit.log.contains(words), "{name:?}: no {words:?} in {}", exit.log);
+        }
+        assert!(!exit.log.contains("generation 2"), "{name:?}: {}", exit.log);
+    }
 }
 
 #[test]
