@@ -84,7 +84,7 @@ pub struct Fault {
 
 /// Reads all logs.
 pub fn check(path: &Path) -> Result<Report, Fatal> {
-    let data = DataDir::look(path)?;
+    let data = DataDir::look(path)?.with_logs()?;
     let progress = Progress::bytes("reading", data.log_bytes()?);
     let mut logs = Vec::new();
     let room = room();
@@ -154,7 +154,6 @@ impl Report {
             }
         }
         let end = match self.verdict {
-            SOUND if self.logs.is_empty() => "no logs",
             SOUND => "sound",
             TORN => "torn tail: what a crash leaves; the server cuts it off when it starts",
             _ => "damaged: not served as it is; `trellis wal repair` makes a copy and keeps what is whole",

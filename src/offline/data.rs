@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Fatal;
+use crate::error::{Exit, Fatal};
 use crate::topology::{self, Asked, Decision, IDENTITY_FILE, Layout, Topology, decide, slot_dir_name};
+use crate::wal::ids::IdsError;
 use crate::wal::{
     JobSorter, Policy, Salvage, Scan, Tally, ids, log_bytes, salvage, scan_records, scan_watched,
 };
@@ -51,6 +52,22 @@ impl DataDir {
             }
         }
         Ok(data)
+    }
+
+    /// For who looks at the logs: an error if there are none, or if nobody can say which ids are used up.
+    pub fn with_logs(self) -> Result<DataDir, Fatal> {
+        if self.logs.is_empty() && self.faults.is_empty() {
+            let reason = "there are no logs in it: is it the right directory, and mounted?";
+            return Err(Fatal::new(Exit::Data, format!("{}: {reason}", self.path.display())));
+        }
+        for log in &self.logs {
+            match ids::past(&log.path) {
+                Err(error @ IdsError::Io { .. }) => return Err(error.into()),
+                // What is in it is for the report.
+                Ok(_) | Err(IdsError::Damaged { .. }) => {}
+            }
+        }
+        Ok(self)
     }
 
     /// A slot's directory, with the topology beside it.

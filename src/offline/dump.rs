@@ -54,7 +54,7 @@ struct Line<'a> {
 
 /// Writes all jobs and says how sound the logs are.
 pub fn dump(path: &Path, form: Form, out: &mut dyn Write) -> Result<Exit, Fatal> {
-    let data = DataDir::look(path)?;
+    let data = DataDir::look(path)?.with_logs()?;
     let mut out = BufWriter::new(out);
     let progress = Progress::bytes("reading", data.log_bytes()?);
     let write_failed = |error: io::Error| Fatal::temporary("writing the jobs", error);

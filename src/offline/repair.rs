@@ -42,7 +42,7 @@ pub fn repair(path: &Path, backup: Option<&Path>) -> Result<Outcome, Fatal> {
         let reason = "this is one slot's directory: give the data directory that it is in";
         return Err(Fatal::new(Exit::Usage, format!("{}: {reason}", path.display())));
     }
-    let data = DataDir::look(path)?;
+    let data = DataDir::look(path)?.with_logs()?;
     if let Some(fault) = data.faults.first() {
         let reason = "only logs can be repaired";
         return Err(Fatal::new(Exit::Data, format!("{}: {reason}, but: {fault}", path.display())));

@@ -78,14 +78,60 @@ fn check_knows_whose_tubes_a_slot_has() {
 }
 
 #[test]
-fn check_says_when_a_server_is_at_work_and_when_there_is_nothing() {
+fn check_says_when_a_server_is_at_work() {
     let log = TempDir::new("log");
     let mut server = Setup::new(Binary::Legacy).wal(log.path()).start();
     wal("check", log.path(), &[]).ended(SOUND).says(&["in use", &server.pid().to_string()]);
     server.kill();
-    wal("check", TempDir::new("log").path(), &[]).ended(SOUND).says(&["no logs"]);
-    wal("check", &log.join("nowhere"), &[]).ended(DATA).says(&["nowhere"]);
     wal("dance", log.path(), &[]).ended(USAGE);
+}
+
+/// An empty directory was sound, with code 0: so a wrong name, or a disk that is not mounted, passed.
+#[test]
+fn directory_without_logs_is_refused() {
+    let log = TempDir::new("log");
+    for request in ["check", "dump", "repair"] {
+        wal(request, log.path(), &[]).ended(DATA).says(&[
+            &log.path().display().to_string(),
+            "no logs",
+            "mounted",
+        ]);
+        wal(request, &log.join("nowhere"), &[]).ended(DATA).says(&["nowhere"]);
+        assert!(contents(log.path()).is_empty());
+    }
+    // Logs that nothing was put into are logs.
+    let mut server = Setup::new(Binary::Trellis).slots(2).wal(log.path()).start();
+    server.stop();
+    wal("check", log.path(), &[]).ended(SOUND).says(&["slot 1: sound", ": sound\n"]);
+    wal("repair", log.path(), &[]).ended(SOUND).says(&["nothing to repair"]);
+}
+
+/// It was called damaged, for `repair` to mend, which then failed half-way.
+#[test]
+fn ids_that_can_not_be_read_are_no_damage() {
+    let log = stock_log(&["one"]);
+    fs::create_dir(log.join("ids.toml")).unwrap();
+    for request in ["check", "dump", "repair"] {
+        let answer = wal(request, log.path(), &[]).ended(DATA);
+        answer.says(&["ids.toml: reading it: Is a directory"]);
+        assert!(answer.out.is_empty(), "{answer:?}");
+    }
+    assert!(!log.join("ids.toml.new").exists() && !beside(log.path(), ".before-repair-1").exists());
+}
+
+#[test]
+fn slot_alone_is_looked_at_and_not_repaired() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Trellis).slots(2).wal(log.path()).start();
+    let owner = put(&mut server.connect("A"), "0 0 60", "x") % 2;
+    server.stop();
+    for (slot, jobs) in [(owner, 1), (1 - owner, 0)] {
+        let place = log.join(format!("slot-{slot:03}"));
+        let (text, _) = check(&place, SOUND);
+        text.says(&[&format!("{jobs} jobs")]);
+        assert_eq!(wal("dump", &place, &[]).ended(SOUND).out.lines().count(), jobs);
+        wal("repair", &place, &[]).ended(USAGE).says(&["this is one slot's directory"]);
+    }
 }
 
 #[test]
