@@ -3,7 +3,6 @@
 //! A few files stay open: jobs in replay order mostly follow each other, and those that were moved lie in a
 //! newer file. The directory must not change meanwhile.
 
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -26,16 +25,18 @@ impl Bodies {
         Bodies { dir: dir.to_owned(), open: Vec::new(), piece: Vec::new() }
     }
 
-    /// Writes a job's body, with its CR LF.
-    pub fn copy(&mut self, job: &Job, into: &mut dyn Write) -> Result<(), WalError> {
+    /// Gives a job's body away, with its CR LF, a piece at a time.
+    pub fn copy(
+        &mut self,
+        job: &Job,
+        into: &mut dyn FnMut(&[u8]) -> Result<(), WalError>,
+    ) -> Result<(), WalError> {
         let body = u64::from(job.body_bytes());
         let mut done = 0;
         while done < body {
             let piece = self.piece(job, done)?;
             done += piece.len() as u64;
-            into.write_all(piece).map_err(|error| {
-                WalError::new(Path::new(&log_name(job.file)), "copying a body out of it", error)
-            })?;
+            into(piece)?;
         }
         Ok(())
     }

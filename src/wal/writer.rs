@@ -45,7 +45,7 @@ impl LogWriter {
     pub fn append(&mut self, job: &Job, bodies: &mut Bodies) -> Result<(), WalError> {
         let current = self.room_for(job.record_bytes())?;
         current.write(&head(&job.tube, &job.jobrec))?;
-        bodies.copy(job, &mut current.file)
+        bodies.copy(job, &mut |piece| current.write(piece))
     }
 
     /// Appends a job that was put and deleted: a server that reads this hands out ids above it.

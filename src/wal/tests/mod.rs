@@ -398,7 +398,9 @@ fn directory_is_read_in_the_order_of_numbers_and_left_as_it_is() {
     let scan = scan(&dir, Policy::default()).unwrap();
     assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Sound, vec![9, 10, 11]));
     let mut body = Vec::new();
-    Bodies::new(&dir).copy(scan.jobs.job(10).unwrap(), &mut body).unwrap();
+    Bodies::new(&dir)
+        .copy(scan.jobs.job(10).unwrap(), &mut |piece| Ok(body.extend_from_slice(piece)))
+        .unwrap();
     assert_eq!(body, BODY);
     assert_eq!(fs::read_dir(&*dir).unwrap().count(), 5);
 }
