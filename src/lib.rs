@@ -1,6 +1,6 @@
 //! Trellis: one logical beanstalkd server made of several processes on one Linux host.
 
-// They panic where the stream can't be written: `cli::output` and `log` do not.
+// They panic where the stream can't be written: `output` and `log` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bench;
@@ -15,6 +15,7 @@ pub mod limits;
 pub mod lock;
 pub mod log;
 pub mod offline;
+pub mod output;
 pub mod owner;
 pub mod protocol;
 pub mod scoreboard;

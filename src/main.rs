@@ -5,9 +5,9 @@
 
 use std::process::ExitCode;
 
-use trellis::cli::output::{print, say};
 use trellis::cli::{self, Command, Saying};
 use trellis::error::{Exit, Fatal};
+use trellis::output::{print, say};
 use trellis::{bench, child, compare, log, supervisor};
 
 fn main() -> ExitCode {

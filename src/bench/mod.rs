@@ -26,8 +26,8 @@ use report::{Case, Report};
 use scenario::{Kind, Scenario};
 use server::{Program, WorkDir};
 
-use crate::cli::output::{print, say};
 use crate::error::{Exit, Fatal};
+use crate::output::{print, say};
 
 /// What is asked for on the command line.
 #[derive(Clone, PartialEq, Debug)]

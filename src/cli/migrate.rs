@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser};
 
-use super::output::print_after;
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::limits;
 use crate::offline::migrate::{Plan, migrate};
+use crate::output::print_after;
 
 /// Make a copy of a data directory with another number of slots
 ///

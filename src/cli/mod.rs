@@ -4,14 +4,13 @@
 //! directory, `migrate` makes another, `status` asks a running server, `bench` measures beside the original and
 //! `compare` compares with it, `completions` helps a shell; `role` is how the supervisor starts its children and is
 //! listed nowhere. Parsing reads no file, writes nothing and never exits: what is to be said comes back as text, for
-//! `main` to print. `output` prints.
+//! `main` to print.
 
 pub mod bench;
 pub mod compare;
 pub mod completions;
 pub mod migrate;
 mod numbers;
-pub mod output;
 pub mod role;
 pub mod serve;
 pub mod status;

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
-use super::output::print;
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::limits::{CONTROL_PATH_DEFAULT, STATUS_BYTES, STATUS_INTERVAL, STATUS_PATIENCE};
+use crate::output::print;
 use crate::status::{Status, table};
 
 /// Show what a running server is doing

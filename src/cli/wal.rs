@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use super::output::{print, print_after};
 use super::{Command, clap_saying};
 use crate::error::{Exit, Fatal};
 use crate::offline::{check, dump, repair};
+use crate::output::{print, print_after};
 
 /// Look at the logs of a data directory, or mend them
 #[derive(Parser)]

@@ -28,9 +28,9 @@ use scenario::{Scenario, Step};
 
 use crate::bench::interrupt;
 use crate::bench::server::{Program, WorkDir};
-use crate::cli::output::{print, say};
 use crate::error::{Exit, Fatal};
 use crate::limits;
+use crate::output::{print, say};
 
 /// What is asked for on the command line.
 #[derive(Clone, PartialEq, Debug)]

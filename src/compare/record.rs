@@ -19,9 +19,9 @@ use std::os::fd::AsFd;
 use super::Record;
 use super::reply::{Reply, decimal};
 use super::scenario::{Piece, Scenario, Step};
-use crate::cli::output::say;
 use crate::error::Fatal;
 use crate::limits;
+use crate::output::say;
 
 pub fn run(record: &Record) -> Result<(), Fatal> {
     let failed = |what: &str| {

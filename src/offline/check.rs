@@ -10,7 +10,7 @@ use super::hold;
 use super::progress::Progress;
 use super::{DataDir, LogDir, room};
 use crate::error::{Exit, Fatal};
-use crate::wal::{Finding, JobSorter, Scan, Tally, Verdict, ids, log_name};
+use crate::wal::{Cause, Finding, JobSorter, Scan, Tally, Verdict, ids, log_name};
 
 /// What was found, in the form of the JSON output.
 #[derive(Serialize, Debug)]
@@ -27,6 +27,9 @@ pub struct Report {
     /// Faults of anything but the logs.
     pub faults: Vec<String>,
     pub logs: Vec<LogReport>,
+    /// What can be done about damage.
+    #[serde(skip)]
+    way_out: &'static str,
 }
 
 /// The logs of one slot.
@@ -80,6 +83,9 @@ pub struct Fault {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_owner: Option<u16>,
     pub text: String,
+    /// It is in the place of a log, and no regular file.
+    #[serde(skip)]
+    no_file: bool,
 }
 
 /// Reads all logs.
@@ -118,6 +124,7 @@ impl Report {
             verdict: if faults.is_empty() { worst.unwrap_or(SOUND) } else { DAMAGED },
             fingerprint: data.topology.as_ref().map(|topology| topology.fingerprint().to_string()),
             in_use: hold::user_of(data),
+            way_out: way_out(data, &logs),
             faults,
             logs,
         }
@@ -156,10 +163,28 @@ impl Report {
         let end = match self.verdict {
             SOUND => "sound",
             TORN => "torn tail: what a crash leaves; the server cuts it off when it starts",
-            _ => "damaged: not served as it is; `trellis wal repair` makes a copy and keeps what is whole",
+            _ => "damaged: not served as it is; ",
         };
-        line(&format!("{}: {end}", self.directory));
+        if self.logs.iter().any(|log| log.verdict == DAMAGED) {
+            line("of each file the first fault is named, and what is behind it there is not counted");
+        }
+        let way_out = if self.verdict == DAMAGED { self.way_out } else { "" };
+        line(&format!("{}: {end}{way_out}", self.directory));
         text
+    }
+}
+
+/// Whether `repair` would take it.
+fn way_out(data: &DataDir, logs: &[LogReport]) -> &'static str {
+    let no_file = |fault: &Fault| fault.no_file;
+    if !data.faults.is_empty() {
+        "`trellis wal repair` mends logs only: first do what the fault says"
+    } else if data.one_slot {
+        "give `trellis wal repair` the data directory that it is in"
+    } else if logs.iter().any(|log| log.faults.iter().any(no_file)) {
+        "move elsewhere what is no regular file, then use `trellis wal repair`"
+    } else {
+        "`trellis wal repair` makes a copy, looks further and keeps what is whole"
     }
 }
 
@@ -220,12 +245,14 @@ impl Fault {
             id: None,
             slot_owner: None,
             text: text.clone(),
+            no_file: false,
         };
         match finding {
             Finding::TornTail { file, offset, .. } => at("torn", *file, *offset),
             Finding::Damaged { file, offset, .. } => at("damaged", *file, *offset),
-            Finding::OddFile { name, .. } => {
-                Fault { file: name.clone(), offset: None, ..at("odd-file", 0, 0) }
+            Finding::OddFile { name, cause } => {
+                let no_file = *cause == Cause::NoFile;
+                Fault { file: name.clone(), offset: None, no_file, ..at("odd-file", 0, 0) }
             }
             Finding::ForeignTube { file, offset, tube, slot_owner, .. } => Fault {
                 tube: Some(tube.to_string()),

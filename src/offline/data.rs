@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Fatal};
-use crate::topology::{self, Asked, Decision, IDENTITY_FILE, Layout, Topology, decide, slot_dir_name};
+use crate::topology::{
+    self, Asked, Decision, Found, IDENTITY_FILE, Layout, Topology, TopologyError, UNFINISHED_FILE, decide,
+    slot_dir_name,
+};
 use crate::wal::ids::IdsError;
 use crate::wal::{
     JobSorter, Policy, Salvage, Scan, Tally, ids, log_bytes, salvage, scan_records, scan_watched,
@@ -17,6 +20,8 @@ pub struct DataDir {
     pub logs: Vec<LogDir>,
     /// Why it is not served as it is, as far as its logs are not concerned.
     pub faults: Vec<String>,
+    /// It is one slot's directory.
+    pub one_slot: bool,
 }
 
 /// A directory with the logs of a slot. They may be none.
@@ -30,12 +35,25 @@ impl DataDir {
         if path.join(IDENTITY_FILE).exists() && path.parent().is_some() {
             return DataDir::one_slot(path);
         }
-        let found = topology::scan(path)?;
+        Ok(DataDir::of(path, &topology::scan(path)?))
+    }
+
+    /// The same of a directory that is still being made.
+    pub fn look_at_unfinished(path: &Path) -> Result<DataDir, Fatal> {
+        Ok(DataDir::of(path, &Found { unfinished: false, ..topology::scan(path)? }))
+    }
+
+    fn of(path: &Path, found: &Found) -> DataDir {
         let flat = || LogDir { path: path.to_owned(), slot: 0 };
         let slot = |slot: u16| LogDir { path: path.join(slot_dir_name(slot)), slot };
-        let mut data =
-            DataDir { path: path.to_owned(), topology: None, logs: Vec::new(), faults: Vec::new() };
-        match decide(&found, Asked::default()) {
+        let mut data = DataDir {
+            path: path.to_owned(),
+            topology: None,
+            logs: Vec::new(),
+            faults: Vec::new(),
+            one_slot: false,
+        };
+        match decide(found, Asked::default()) {
             Decision::Use(topology) => {
                 data.logs = match topology.layout {
                     Layout::Flat => vec![flat()],
@@ -51,7 +69,7 @@ impl DataDir {
                 data.logs.extend(found.slots.iter().filter(|found| found.logs).map(|found| slot(found.slot)));
             }
         }
-        Ok(data)
+        data
     }
 
     /// For who looks at the logs: an error if there are none, or if nobody can say which ids are used up.
@@ -76,7 +94,7 @@ impl DataDir {
         // A path such as `slot-001` has an empty parent.
         let absolute = path.canonicalize().map_err(|error| super::io_fatal(path, "finding it", error))?;
         let home = absolute.parent().unwrap_or(&absolute);
-        let (topology, faults) = match topology::load(home) {
+        let (topology, mut faults) = match topology::load(home) {
             Ok(topology) if topology.slot_identity(identity.slot) == identity => (Some(topology), vec![]),
             Ok(_) => {
                 let reason = "it belongs to another server or topology than the directory around it";
@@ -84,8 +102,11 @@ impl DataDir {
             }
             Err(error) => (None, vec![error.to_string()]),
         };
+        if home.join(UNFINISHED_FILE).exists() {
+            faults.push(TopologyError::Unfinished { dir: home.to_owned() }.to_string());
+        }
         let logs = vec![LogDir { path: path.to_owned(), slot: identity.slot }];
-        Ok(DataDir { path: path.to_owned(), topology, logs, faults })
+        Ok(DataDir { path: path.to_owned(), topology, logs, faults, one_slot: true })
     }
 
     /// The bytes of all logs.

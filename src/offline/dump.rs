@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::check::{LogReport, Report};
 use super::progress::Progress;
 use super::{DataDir, room};
-use crate::cli::output::say;
 use crate::error::{Exit, Fatal};
+use crate::output::say;
 use crate::wal::{Bodies, Job, JobSorter, State};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! `trellis migrate` and `trellis export`: the jobs of a data directory in a new one of another shape.
 //!
 //! Offline. The source is read only, and locked while it is. The target is made beside its final name,
-//! compared job by job with the source (`verify`), and appears by one rename: whatever stops this, the source
-//! is as it was and there is no half target. Memory follows the number of tubes, slots and files, not of jobs: these
+//! compared job by job with the source (`verify`), and appears by one rename (`unfinished`): whatever stops this,
+//! the source is as it was and there is no half target. Memory follows the number of tubes, slots and files, not of jobs: these
 //! are sorted in temporary files, which are in the unfinished target as well, where room is needed anyway.
 //!
 //! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below
@@ -14,11 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-
-use super::copy::{self, give_to_owner_of, make_dir_like, sync_dir};
+use super::copy::{give_to_owner_of, sync_dir, take_mode_of};
 use super::hold::{Hold, Look};
 use super::progress::Progress;
+use super::unfinished::{Unfinished, has_name, is_there, parent_of};
 use super::verify::verify;
 use super::{DataDir, LogDir, io_fatal};
 use crate::error::{Exit, Fatal};
@@ -80,26 +79,21 @@ pub fn migrate(plan: &Plan) -> Result<Outcome, Fatal> {
     let data = source_dir(&plan.from)?;
     let _hold = Hold::to_read(&data)?;
     let look = Look::take(&data)?;
-    let partial = copy::partial(&plan.to);
-    let build = || {
-        make_dir_like(&partial, &model).map_err(|error| io_fatal(&partial, "making it", error))?;
-        let _in_use = copy::in_use(&partial).map_err(|error| io_fatal(&partial, "locking it", error))?;
-        let source = read(&data, &partial)?;
-        let target = target_of(plan, &source)?;
-        let jobs = write(plan, &source, &target, &partial)?;
-        verify(&source, &partial, &target)?;
-        look.unchanged(&data)?;
-        appear(&partial, &plan.to)?;
-        Ok(Outcome {
-            to: plan.to.clone(),
-            jobs,
-            last_id: target.last_id,
-            left_out: torn(&source),
-            took: begun.elapsed(),
-        })
-    };
-    build().inspect_err(|_| {
-        let _ = fs::remove_dir_all(&partial);
+    let unfinished = Unfinished::begin(&plan.to, &model)?;
+    let partial = unfinished.path();
+    let source = read(&data, partial)?;
+    let target = target_of(plan, &source)?;
+    let jobs = write(plan, &source, &target, partial)?;
+    verify(&source, partial, &target)?;
+    look.unchanged(&data)?;
+    take_modes(partial, &target.topology, &model)?;
+    unfinished.finish()?;
+    Ok(Outcome {
+        to: plan.to.clone(),
+        jobs,
+        last_id: target.last_id,
+        left_out: torn(&source),
+        took: begun.elapsed(),
     })
 }
 
@@ -143,10 +137,13 @@ fn peak_memory_mib() -> Option<u64> {
 /// Returns what the target's directory is to look like: the source's.
 fn target_is_free(plan: &Plan) -> Result<fs::Metadata, Fatal> {
     let Plan { from, to, .. } = plan;
+    if !has_name(to) {
+        let reason = "is not the name of a new directory: give one that is to be made";
+        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
+    }
     let model = fs::metadata(from).map_err(|error| io_fatal(from, "looking at the source", error))?;
     if fs::symlink_metadata(to).is_ok() {
-        let reason = "is there already: name a place that is free, or move it away";
-        return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
+        return Err(is_there(to));
     }
     let parent = parent_of(to);
     let absolute = |path: &Path| path.canonicalize().map_err(|e| io_fatal(path, "the target's place", e));
@@ -154,7 +151,6 @@ fn target_is_free(plan: &Plan) -> Result<fs::Metadata, Fatal> {
         let reason = "is inside of the source, which is not to be changed: name a place outside";
         return Err(Fatal::new(Exit::Data, format!("{}: {reason}", to.display())));
     }
-    copy::clear_leftovers(to);
     Ok(model)
 }
 
@@ -201,7 +197,7 @@ fn read_log(
         let faults = scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED);
         let faults: Vec<String> = faults.map(|fault| format!("{path}/{fault}")).collect();
         let way_out =
-            "`trellis wal check` lists all, `trellis wal repair` makes a copy and keeps what is whole";
+            "`trellis wal check` says more, `trellis wal repair` makes a copy and keeps what is whole";
         return Err(Fatal::new(Exit::Data, format!("{}\n{way_out}", faults.join("\n"))));
     }
     Ok(scan)
@@ -306,31 +302,19 @@ fn give_away(dir: &Path, model: &Path) -> io::Result<()> {
         let entry = entry?;
         give_to_owner_of(&entry.path(), &like)?;
         if entry.file_type()?.is_dir() {
-            fs::set_permissions(entry.path(), like.permissions())?;
             give_away(&entry.path(), model)?;
         }
     }
     Ok(())
 }
 
-/// The target takes its name, unless somebody else has taken it.
-fn appear(partial: &Path, to: &Path) -> Result<(), Fatal> {
-    let said = |error: io::Error| io_fatal(to, "putting it in place", error);
-    match renameat2(AT_FDCWD, partial, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
-        Ok(()) => {}
-        // A file system that can't do it at once.
-        Err(nix::Error::EINVAL | nix::Error::ENOSYS) if fs::symlink_metadata(to).is_err() => {
-            fs::rename(partial, to).map_err(said)?;
+/// Directories of slots get the mode of the source, which may not allow to write: last of all.
+fn take_modes(to: &Path, topology: &Topology, model: &fs::Metadata) -> Result<(), Fatal> {
+    if topology.layout == Layout::Slots {
+        for slot in 0..topology.slots as u16 {
+            let dir = log_dir(to, topology, slot);
+            take_mode_of(&dir, model).map_err(|error| io_fatal(&dir, "setting its mode", error))?;
         }
-        Err(error) => return Err(said(error.into())),
-    }
-    // It is there: an error now must not take it away again.
-    if let Err(error) = sync_dir(parent_of(to)) {
-        crate::cli::output::say(format!("trellis: {}: syncing it: {error}\n", parent_of(to).display()));
     }
     Ok(())
-}
-
-fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,7 +1,8 @@
 //! Tools on data directories, without a server: what is in the logs, are they whole, copies in another shape.
 //!
 //! Called by the subcommands of `cli`. `data` finds the logs of a directory, `hold` keeps servers off it,
-//! `check` and `dump` look, `repair` mends, `migrate` makes a copy of another shape and `verify` compares it.
+//! `check` and `dump` look, `repair` mends, `migrate` makes a copy of another shape and `verify` compares it;
+//! what these make is `unfinished` first.
 //! Reading never changes anything; what changes is said by the module that does it.
 
 pub mod check;
@@ -12,6 +13,7 @@ mod hold;
 pub mod migrate;
 mod progress;
 pub mod repair;
+mod unfinished;
 mod verify;
 
 pub use data::{DataDir, LogDir};

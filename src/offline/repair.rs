@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::progress::Progress;
+use super::unfinished::{Unfinished, has_name};
 use super::{DataDir, LogDir, copy, hold::Hold, io_fatal};
 use crate::error::{Exit, Fatal};
 use crate::limits;
@@ -107,23 +108,25 @@ fn make_copy(data: &DataDir, backup: Option<&Path>) -> Result<PathBuf, Fatal> {
             .find(|place| fs::symlink_metadata(place).is_err())
             .expect("some number is free"),
     };
-    if fs::symlink_metadata(&place).is_ok() {
+    if fs::symlink_metadata(&place).is_ok() || !has_name(&place) {
         let reason = "is there already: name another place for the copy";
         return Err(Fatal::new(Exit::Usage, format!("{}: {reason}", place.display())));
     }
-    copy::clear_leftovers(&place);
-    let partial = copy::partial(&place);
     let progress = Progress::bytes("copying", data.log_bytes()?);
-    let copied = copy::tree(&data.path, &partial, &|bytes| progress.advance(bytes))
-        .and_then(|()| fs::rename(&partial, &place))
-        .and_then(|()| {
-            copy::sync_dir(place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
-        });
-    if let Err(error) = copied {
-        let _ = fs::remove_dir_all(&partial);
-        return Err(io_fatal(&place, "making the copy; nothing was changed", error));
+    let copied = || {
+        let model = fs::metadata(&data.path).map_err(|error| io_fatal(&data.path, "looking at it", error))?;
+        let unfinished = Unfinished::begin(&place, &model)?;
+        copy::contents(&data.path, unfinished.path(), &|bytes| progress.advance(bytes))
+            .map_err(|error| Fatal::new(Exit::of_data(error.kind()), error))?;
+        unfinished.finish()
+    };
+    match copied() {
+        Ok(()) => Ok(place),
+        Err(Fatal { code, message }) => {
+            let message = format!("{}: making the copy; nothing was changed: {message}", place.display());
+            Err(Fatal { code, message })
+        }
     }
-    Ok(place)
 }
 
 fn repair_log(data: &DataDir, log: &LogDir, scan: Scan) -> Result<Repaired, Fatal> {

@@ -43,7 +43,7 @@ pub fn verify(source: &Source, to: &Path, target: &Target) -> Result<(), Fatal> 
 /// The records of each slot's jobs, if it has a log. An error if a server would not have it so.
 fn open_slots(to: &Path, target: &Target) -> Result<Vec<Option<Records>>, Fatal> {
     let Target { topology, last_id, told_by_record } = target;
-    let data = DataDir::look(to)?;
+    let data = DataDir::look_at_unfinished(to)?;
     let expected = (topology.layout == Layout::Slots).then_some(topology);
     if data.topology.as_ref() != expected || !data.faults.is_empty() {
         return Err(differs(to, &format!("its topology: {:?}", data.faults)));

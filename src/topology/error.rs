@@ -77,6 +77,13 @@ pub enum TopologyError {
     )]
     LayoutMixed { dir: PathBuf, found: String, layout: &'static str },
 
+    #[error(
+        "{}: not finished: `trellis migrate`, `export` or `wal repair` was making it, and only a part of the jobs may \
+         be in it. What it was made from is as it was: remove this directory, and run that again",
+        dir.display()
+    )]
+    Unfinished { dir: PathBuf },
+
     #[error("{}: the directory of slot {slot} is missing: restore it, or mount what holds it", path.display())]
     SlotMissing { path: PathBuf, slot: u16 },
 

@@ -19,6 +19,9 @@ pub const TOPOLOGY_FILE: &str = "topology.toml";
 /// Its presence without `TOPOLOGY_FILE` means that making a layout was interrupted.
 pub const PENDING_FILE: &str = "topology.toml.new";
 
+/// In a directory that an offline tool is making, until all is in it and on disk. Empty.
+pub const UNFINISHED_FILE: &str = "unfinished";
+
 /// In each slot directory.
 pub const IDENTITY_FILE: &str = "slot.toml";
 

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::codec::SlotIdentity;
 use super::error::TopologyError;
-use super::file::{IDENTITY_FILE, PENDING_FILE, TOPOLOGY_FILE, load, load_identity, slot_dir_name};
+use super::file::{
+    IDENTITY_FILE, PENDING_FILE, TOPOLOGY_FILE, UNFINISHED_FILE, load, load_identity, slot_dir_name,
+};
 use super::map::Topology;
 
 /// Everything in a data directory that start-up depends on.
@@ -18,6 +20,8 @@ pub struct Found {
     pub topology: TopologyFound,
     /// Making a layout was begun.
     pub pending: bool,
+    /// An offline tool was making the directory, and had not all of it.
+    pub unfinished: bool,
     /// `binlog.*` in the directory itself.
     pub flat_logs: bool,
     /// By number.
@@ -73,6 +77,7 @@ pub fn scan(dir: &Path) -> Result<Found, TopologyError> {
             topology => topology,
         },
         pending: names.iter().any(|name| name == PENDING_FILE),
+        unfinished: names.iter().any(|name| name == UNFINISHED_FILE),
         flat_logs: names.iter().any(|name| is_log(name)),
         slots,
     })

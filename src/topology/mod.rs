@@ -22,8 +22,8 @@ mod startup;
 pub use codec::SlotIdentity;
 pub use error::TopologyError;
 pub use file::{
-    IDENTITY_FILE, PENDING_FILE, TOPOLOGY_FILE, create, load, load_identity, new_server_id, slot_dir_name,
-    store, store_identity,
+    IDENTITY_FILE, PENDING_FILE, TOPOLOGY_FILE, UNFINISHED_FILE, create, load, load_identity, new_server_id,
+    slot_dir_name, store, store_identity,
 };
 pub use fingerprint::Fingerprint;
 pub use found::{Found, FoundSlot, IdentityFound, TopologyFound, scan};

@@ -11,6 +11,7 @@
 //! | a valid topology, something missing, swapped, foreign or surplus | any | refuse |
 //! | flat logs only | nothing or one slot | serve flat |
 //! | flat logs only | more slots | refuse, name `trellis migrate` |
+//! | what a stopped offline tool left | any | refuse |
 //! | slot directories without topology, or a topology that can't be believed | any | refuse |
 
 use super::codec::SlotIdentity;
@@ -50,6 +51,9 @@ pub struct NewTopology {
 }
 
 pub fn decide(found: &Found, asked: Asked) -> Decision {
+    if found.unfinished {
+        return Decision::Refuse(TopologyError::Unfinished { dir: found.dir.clone() });
+    }
     let decision = match &found.topology {
         TopologyFound::Bad(error) => Err(error.clone()),
         TopologyFound::Valid(topology) => existing(found, topology, asked),
@@ -167,6 +171,7 @@ mod tests {
             dir: PathBuf::from("/data"),
             topology: TopologyFound::Missing,
             pending: false,
+            unfinished: false,
             flat_logs: false,
             slots: Vec::new(),
         }
@@ -329,6 +334,13 @@ mod tests {
                     assert_eq!(refusal(&found, flags), error);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn unfinished_copy_is_refused_whatever_is_in_it() {
+        for found in [empty(), slots(&four(), true), Found { flat_logs: true, ..empty() }] {
+            refused_for_any_flags(&Found { unfinished: true, ..found }, &["not finished", "remove this"]);
         }
     }
 

@@ -5,13 +5,23 @@ use crate::fault::{Act, Fault};
 use crate::logs::{contents, overwrite, put, stock_log, version_5_log};
 use crate::support::{Binary, Client, Setup, TempDir};
 use crate::tool::{Answer, command, tool};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 const DONE: i32 = 0;
+const DAMAGED: i32 = 4;
 const USAGE: i32 = 5;
 const LOCKED: i32 = 10;
 const DATA: i32 = 65;
+
+/// A user without rights of its own.
+const NOBODY: u32 = 65534;
 
 const TUBES: [&str; 6] = ["default", "a", "b", "c", "d", "e"];
 
@@ -234,6 +244,8 @@ fn kill_at_any_point_leaves_the_source_good_and_no_half_target() {
             break;
         }
         assert!(output.status.code().is_none() && !to.exists(), "kill {kills}: {output:?}");
+        let left = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().path());
+        left.for_each(|left| half_target_is_refused(&left));
         kills += 1;
     }
     assert!(kills > 20, "only {kills} calls were seen");
@@ -242,6 +254,161 @@ fn kill_at_any_point_leaves_the_source_good_and_no_half_target() {
     assert_eq!(dump(&to), dump(log.path()));
     let answer = migrate(log.path(), &to, "2").ended(DATA);
     answer.says(&["is there already"]);
+}
+
+/// What a killed run has left is empty, or whole, or nothing that a server or a tool takes for data.
+fn half_target_is_refused(left: &Path) {
+    let has_jobs = |files: BTreeMap<PathBuf, Vec<u8>>| files.keys().any(|name| name.ends_with("binlog.1"));
+    if !left.join("unfinished").exists() {
+        assert!(!has_jobs(contents(left)) || dump(left).0.len() == 2, "{}", left.display());
+        return;
+    }
+    let check = ["wal", "check", left.to_str().unwrap()];
+    tool(&check).ended(DAMAGED).says(&["not finished", "remove this directory", "mends logs only"]);
+}
+
+/// A run that was killed had served its target as data: less jobs, without a word.
+#[test]
+fn half_target_is_served_by_nobody_and_says_what_it_is() {
+    for slots in ["1", "2"] {
+        let log = stock_log(&["one", "two"]);
+        let home = TempDir::new("target");
+        let to = home.join("target");
+        // The first log is whole, and not all is there.
+        let fault = Fault::on(to.to_str().unwrap()).at("rename", if slots == "1" { 1 } else { 4 }, Act::Kill);
+        let mut tool = command(&arguments("migrate", log.path(), &to, &["--slots", slots]));
+        fault.put_to_tool(&mut tool);
+        assert!(tool.output().unwrap().status.code().is_none() && fault.happened());
+        let left = fs::read_dir(home.path()).unwrap().next().unwrap().unwrap().path();
+        assert!(left.join("unfinished").exists());
+        let before = contents(&left);
+        half_target_is_refused(&left);
+        if slots == "2" {
+            half_slot_is_refused(&left.join("slot-000"));
+        }
+        let exit = Setup::new(Binary::Trellis).wal(&left).refusal();
+        assert!(
+            exit.code == Some(DATA) && exit.log.contains("not finished"),
+            "{:?}: {}",
+            exit.code,
+            exit.log
+        );
+        migrate(&left, &home.join("other"), "3").ended(DATA).says(&["not finished"]);
+        assert!(before == contents(&left), "something changed");
+    }
+}
+
+fn half_slot_is_refused(slot: &Path) {
+    tool(&["wal", "check", slot.to_str().unwrap()]).ended(DAMAGED).says(&["not finished"]);
+}
+
+/// Ctrl-C and what service managers send leave nothing either.
+#[test]
+fn signal_that_ends_a_run_leaves_nothing_behind() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let log = stock_log(&["one", "two"]);
+        let before = contents(log.path());
+        let home = TempDir::new("target");
+        let to = home.join("target");
+        let fifo = TempDir::new("wait");
+        let fifo = fifo.join("wait");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let fault = Fault::on(to.to_str().unwrap()).waiting_for("fsync", 1, &fifo);
+        let mut tool = command(&arguments("migrate", log.path(), &to, &["--slots", "2"]));
+        fault.put_to_tool(&mut tool);
+        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
+        let gate = fs::File::options().write(true).open(&fifo).unwrap();
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+        nix::sys::signal::kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
+        let status = tool.wait().unwrap();
+        drop(gate);
+        assert_eq!(status.signal(), Some(signal as i32), "{status:?}");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{signal} left something");
+        assert!(before == contents(log.path()), "something changed");
+    }
+}
+
+/// The target had the source's mode before anything was written into it: its owner could not.
+#[test]
+fn source_that_its_owner_can_not_write_to_gives_a_target_of_that_mode() {
+    for slots in ["1", "2"] {
+        let log = stock_log(&["one", "two"]);
+        let home = TempDir::new("target");
+        let to = home.join("target");
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let words = arguments("migrate", log.path(), &to, &["--slots", slots]);
+        let mut tool = command(&words);
+        if nix::unistd::geteuid().is_root() {
+            // As somebody to whom all of it belongs, for modes don't bind root.
+            for path in
+                [home.path(), log.path()].into_iter().chain(contents(log.path()).keys().map(PathBuf::as_path))
+            {
+                std::os::unix::fs::chown(log.join(path), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            tool.uid(NOBODY).gid(NOBODY);
+        }
+        mode(log.path(), 0o555);
+        let output = tool.output();
+        mode(log.path(), 0o755);
+        let output = match output {
+            // The program is where that user can't go.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
+            output => output.unwrap(),
+        };
+        assert!(output.status.success(), "{output:?}");
+        let dirs = if slots == "1" { vec![to.clone()] } else { vec![to.clone(), to.join("slot-001")] };
+        for dir in dirs {
+            assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, 0o555, "{}", dir.display());
+            mode(&dir, 0o755);
+        }
+        assert_eq!(dump(&to).0.len(), 2);
+        if slots == "2" {
+            mode(&to.join("slot-000"), 0o755);
+        }
+    }
+}
+
+/// A full disk of the target was said of the source's file.
+#[test]
+fn write_that_fails_inside_a_body_names_the_target() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Legacy).wal(log.path()).flags(&["-z", "4000000"]).start();
+    put(&mut server.connect("A"), "0 0 60", vec![b'x'; 3 << 20]);
+    server.kill();
+    let home = TempDir::new("target");
+    let to = home.join("target");
+    let fault = Fault::on(to.to_str().unwrap()).at("write", 2, Act::Fail(28));
+    let mut tool = command(&arguments("export", log.path(), &to, &[]));
+    fault.put_to_tool(&mut tool);
+    let output = tool.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(fault.happened() && output.status.code() == Some(1), "{output:?}");
+    let place = format!("{}.partial-", to.display());
+    assert!(error.contains(&place) && error.contains("binlog.1: writing it: No space left"), "{error}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn target_that_comes_meanwhile_is_left_alone() {
+    let log = stock_log(&["one"]);
+    let home = TempDir::new("target");
+    let to = home.join("target");
+    let fifo = TempDir::new("wait");
+    let fifo = fifo.join("wait");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fault = Fault::on(to.to_str().unwrap()).waiting_for("fsync", 1, &fifo);
+    let mut tool = command(&arguments("migrate", log.path(), &to, &["--slots", "2"]));
+    fault.put_to_tool(&mut tool);
+    let tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let gate = fs::File::options().write(true).open(&fifo).unwrap();
+    fs::create_dir(&to).unwrap();
+    drop(gate);
+    let output = tool.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(DATA), "{error}");
+    assert!(error.contains("is there already: name a place that is free"), "{error}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
 }
 
 #[test]
@@ -286,6 +453,9 @@ fn refusals_name_the_thing_the_reason_and_the_way_out() {
     refused(migrate(log.path(), &log.join("inside"), "2"), DATA, &["inside of the source"]);
     refused(migrate(log.path(), &home.join("no/where"), "2"), DATA, &["no"]);
     refused(migrate(log.path(), home.path(), "2"), DATA, &["is there already"]);
+    for end in ["new/.", "new/..", "..", "/"] {
+        refused(migrate(log.path(), &home.join(end), "2"), DATA, &["is not the name of a new directory"]);
+    }
     refused(migrate(log.path(), &to, "0"), USAGE, &["--slots"]);
     refused(
         tool(&arguments("migrate", log.path(), &to, &["--slots", "9", "--partitions", "8"])),

@@ -132,7 +132,9 @@ fn what_a_file_lacks_at_its_end_shows_in_the_next() {
         let log = TempDir::new("log");
         let mut server = trellis(log.path(), &flags);
         let mut client = server.connect("A");
-        (0..120).for_each(|n| drop(put(&mut client, "0 0 60", format!("body {n}"))));
+        for n in 0..120 {
+            put(&mut client, "0 0 60", format!("body {n}"));
+        }
         server.stop();
         // The restarted one goes on behind what it has found.
         let mut server = trellis(log.path(), &flags);
