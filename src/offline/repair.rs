@@ -1,7 +1,7 @@
 //! `trellis wal repair`: makes a directory's logs fit to be served, after a copy of it was made.
 //!
-//! Torn tails are cut. Damaged logs are written anew from what is whole in them; what is not, and jobs that
-//! belong into another slot, are in the copy only and said. Never without a copy, never while a server runs.
+//! Torn tails are cut. Damaged logs are written anew from what is whole in them; what is not, files that are
+//! missing, and jobs that belong into another slot are said. Never without a copy, never while a server runs.
 //! Stopped in the middle it can be run again: new files stand behind the old ones, and repeat them.
 
 use std::fs;
@@ -15,7 +15,8 @@ use super::{DataDir, LogDir, copy, hold::Hold, io_fatal};
 use crate::error::{Exit, Fatal};
 use crate::limits;
 use crate::topology::IDENTITY_FILE;
-use crate::wal::{Bodies, Cause, Finding, LogWriter, Scan, Verdict, ids, log_name, mend};
+use crate::wal::ids::{self, IdsError};
+use crate::wal::{Bodies, Cause, Finding, LogWriter, Scan, Verdict, log_name, mend};
 
 /// What was done, in the form of the JSON output.
 #[derive(Serialize, Debug, Default)]
@@ -31,8 +32,15 @@ pub struct Outcome {
 pub struct Repaired {
     pub directory: String,
     pub jobs_kept: u64,
-    /// Bytes that are in the copy only, a line each.
+    /// What could not be kept, a line each: bytes that are in the copy only, and files that are not there.
     pub lost: Vec<String>,
+    /// Some of that may have been records of any job: jobs may be in an older state, and deleted ones back.
+    pub may_be_older: bool,
+    /// Why `ids.toml` could not be used, if it was written anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids_replaced: Option<String>,
+    /// Ids go on above this one.
+    pub last_id: u64,
     /// Ids of jobs that are in the copy only, because they belong into another slot.
     pub foreign: Vec<u64>,
 }
@@ -80,7 +88,18 @@ impl Outcome {
         let mut lines = vec![format!("{}: a copy as it was is in {copy}", self.directory)];
         for log in &self.logs {
             lines.push(format!("{}: repaired: {} jobs", log.directory, log.jobs_kept));
-            lines.extend(log.lost.iter().map(|lost| format!("  in the copy only: {lost}")));
+            lines.extend(log.lost.iter().map(|lost| format!("  lost: {lost}")));
+            if log.may_be_older {
+                let what = "jobs may be in an older state, and deleted ones may be back";
+                lines.push(format!("  what was recorded there is not known: {what}"));
+            }
+            if let Some(reason) = &log.ids_replaced {
+                let what = "those of jobs that are gone for long may come again";
+                let (file, id) = (ids::IDS_FILE, log.last_id);
+                lines.push(format!(
+                    "  {file} was damaged ({reason}) and is new: ids go on above {id}, and {what}"
+                ));
+            }
             if !log.foreign.is_empty() {
                 let (count, ids) = (log.foreign.len(), &log.foreign);
                 lines.push(format!("  in the copy only: {count} jobs of other slots: {ids:?}"));
@@ -134,17 +153,24 @@ fn repair_log(data: &DataDir, log: &LogDir, scan: Scan) -> Result<Repaired, Fata
         directory: log.path.display().to_string(),
         jobs_kept: scan.jobs.len() as u64,
         lost: scan.findings.iter().map(|finding| finding.to_string()).collect(),
+        may_be_older: false,
+        ids_replaced: None,
+        last_id: scan.max_id,
         foreign: Vec::new(),
     };
-    let mut last_id = scan.max_id;
     if scan.verdict() == Verdict::Refused {
         drop(scan);
-        last_id = last_id.max(write_anew(data, log, &mut repaired)?);
+        write_anew(data, log, &mut repaired)?;
     } else {
         mend(&log.path, &scan)?;
     }
-    // A file that can't be read says nothing any more; the ids that are known are known.
-    ids::store(&log.path, last_id.max(ids::used_up(&log.path).unwrap_or(0)))?;
+    match ids::used_up(&log.path) {
+        Ok(used_up) => repaired.last_id = repaired.last_id.max(used_up),
+        // It says nothing any more; the ids that are known are known.
+        Err(IdsError::Damaged { reason, .. }) => repaired.ids_replaced = Some(reason),
+        Err(IdsError::Io { source, .. }) => repaired.ids_replaced = Some(source.to_string()),
+    }
+    ids::store(&log.path, repaired.last_id)?;
     give_away(&log.path.join(ids::IDS_FILE), log)?;
     copy::sync_dir(&log.path).map_err(|error| io_fatal(&log.path, "syncing it", error))?;
     let after = data.scan(log, &|_| {})?;
@@ -155,8 +181,8 @@ fn repair_log(data: &DataDir, log: &LogDir, scan: Scan) -> Result<Repaired, Fata
     Ok(repaired)
 }
 
-/// Writes what is whole into new files and removes the old ones. Returns the highest id seen.
-fn write_anew(data: &DataDir, log: &LogDir, repaired: &mut Repaired) -> Result<u64, Fatal> {
+/// Writes what is whole into new files and removes the old ones.
+fn write_anew(data: &DataDir, log: &LogDir, repaired: &mut Repaired) -> Result<(), Fatal> {
     let progress = Progress::bytes("salvaging", crate::wal::log_bytes(&log.path)?);
     let salvage = data.salvage(log, &|bytes| progress.advance(bytes))?;
     drop(progress);
@@ -182,9 +208,23 @@ fn write_anew(data: &DataDir, log: &LogDir, repaired: &mut Repaired) -> Result<u
     let lost = |loss: &crate::wal::Loss| {
         format!("{} from byte {} to {}: {}", log_name(loss.file), loss.from, loss.to, loss.cause)
     };
-    repaired.lost = salvage.losses.iter().map(lost).chain(salvage.odd).collect();
+    let contradictions = salvage.contradictions.iter().map(Finding::to_string);
+    repaired.lost =
+        missing(&salvage.files).chain(salvage.losses.iter().map(lost)).chain(contradictions).collect();
+    repaired.may_be_older = !repaired.lost.is_empty();
+    repaired.lost.extend(salvage.odd);
     repaired.foreign = salvage.foreign.iter().map(|(id, _)| *id).collect();
-    Ok(salvage.max_id)
+    repaired.last_id = repaired.last_id.max(salvage.max_id);
+    Ok(())
+}
+
+/// The gaps between files.
+fn missing(files: &[u32]) -> impl Iterator<Item = String> {
+    files.windows(2).filter(|pair| pair[1] - pair[0] > 1).map(|pair| {
+        let (first, last) = (pair[0] + 1, pair[1] - 1);
+        let more = if first == last { String::new() } else { format!(" to {}", log_name(last)) };
+        format!("{}{more}: {}", log_name(first), Cause::FileMissing)
+    })
 }
 
 fn give_away(path: &Path, log: &LogDir) -> Result<(), Fatal> {

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use super::finding::{Cause, WalError};
+use super::finding::{Cause, Finding, WalError};
 use super::format::{VERSION_BYTES, Version};
 use super::jobs::{Event, JobTable, contradiction};
 use super::reader::{Next, Opened, Reader, Record, RecordKind};
@@ -27,6 +27,8 @@ pub struct Loss {
 pub struct Salvage {
     pub jobs: JobTable,
     pub losses: Vec<Loss>,
+    /// Records that say something else of their job than earlier ones: a later full one is believed.
+    pub contradictions: Vec<Finding>,
     /// Live jobs of other slots, by id, with their tubes: not in `jobs`.
     pub foreign: Vec<(u64, String)>,
     /// Files that the core would not read by their names.
@@ -95,7 +97,8 @@ impl Salvage {
         let id = record.jobrec.id;
         self.max_id = self.max_id.max(id);
         let event = self.jobs.event(file, record);
-        if self.jobs.job(id).is_some_and(|job| contradiction(job, &event).is_some()) {
+        if let Some(cause) = self.jobs.job(id).and_then(|job| contradiction(job, &event)) {
+            self.contradictions.push(Finding::Damaged { file, offset: record.offset, cause });
             if event.full.is_none() {
                 // Of a job that is lost.
                 return;

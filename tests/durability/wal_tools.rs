@@ -1,8 +1,9 @@
 //! `trellis wal check`, `dump` and `repair` on directories of both servers.
 
+use crate::fault::{Act, Fault};
 use crate::logs::{assert_found, contents, end_of_records, overwrite, put, stock_log, version_5_log};
 use crate::support::{Binary, Client, Setup, TempDir};
-use crate::tool::{Answer, tool};
+use crate::tool::{Answer, command, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -259,6 +260,90 @@ fn repair_leaves_jobs_of_other_slots_in_the_copy() {
     let mut client: Client = server.connect("B");
     assert_found(&mut client, id, "sheep");
     assert_eq!(client.stats("stats").text("current-jobs-ready"), "1");
+}
+
+/// Nothing was said of a file that is not there.
+#[test]
+fn repair_names_files_that_are_missing() {
+    let log = TempDir::new("log");
+    let mut server = Setup::new(Binary::Legacy).wal(log.path()).flags(&["-s", "4096"]).start();
+    let mut client = server.connect("A");
+    for _ in 0..30 {
+        put(&mut client, "0 0 60", [b'x'; 1000]);
+    }
+    server.kill();
+    for name in ["binlog.2", "binlog.4", "binlog.5"] {
+        fs::remove_file(log.join(name)).unwrap();
+    }
+    let other = beside(log.path(), ".other");
+    fs::create_dir(&other).unwrap();
+    for (name, bytes) in contents(log.path()) {
+        fs::write(other.join(name), bytes).unwrap();
+    }
+    let missing = "missing, though there are files before and after it";
+    let words = [&format!("lost: binlog.2: {missing}"), &format!("lost: binlog.4 to binlog.5: {missing}")];
+    let answer = wal("repair", log.path(), &[]).ended(SOUND);
+    answer.says(&[words[0], words[1], "jobs may be in an older state, and deleted ones may be back"]);
+    let json = wal("repair", &other, &["--json"]).ended(SOUND).json();
+    let lost =
+        serde_json::json!([format!("binlog.2: {missing}"), format!("binlog.4 to binlog.5: {missing}")]);
+    assert_eq!((&json["logs"][0]["lost"], &json["logs"][0]["may_be_older"]), (&lost, &true.into()));
+    for dir in [log.path(), &other] {
+        check(dir, SOUND);
+        fs::remove_dir_all(beside(dir, ".before-repair-1")).unwrap();
+    }
+    fs::remove_dir_all(&other).unwrap();
+}
+
+/// Nothing was said of the file, though the refusal before had warned of what comes of it.
+#[test]
+fn repair_says_that_it_replaced_the_file_of_ids() {
+    let log = stock_log(&["one"]);
+    for more in [&[][..], &["--json"]] {
+        fs::write(log.join("ids.toml"), "garbage").unwrap();
+        check(log.path(), DAMAGED).0.says(&["ids.toml: damaged", "makes a copy"]);
+        let answer = wal("repair", log.path(), more).ended(SOUND);
+        fs::remove_dir_all(beside(log.path(), ".before-repair-1")).unwrap();
+        if more.is_empty() {
+            answer.says(&["ids.toml was damaged", "ids go on above 1", "may come again"]);
+        } else {
+            let json = answer.json();
+            let log = &json["logs"][0];
+            assert!(log["ids_replaced"].is_string() && log["last_id"] == 1, "{json}");
+        }
+        check(log.path(), SOUND);
+    }
+}
+
+#[test]
+fn check_says_what_it_left_out_and_what_repair_would_refuse() {
+    let log = one_of_three_damaged();
+    check(log.path(), DAMAGED)
+        .0
+        .says(&["of each file the first fault is named", "makes a copy, looks further"]);
+    fs::create_dir(log.join("binlog.7")).unwrap();
+    check(log.path(), DAMAGED).0.says(&["move elsewhere what is no regular file"]);
+    wal("repair", log.path(), &[]).ended(DATA).says(&["not a regular file: move it elsewhere"]);
+    fs::write(log.join("topology.toml"), "nonsense").unwrap();
+    check(log.path(), DAMAGED).0.says(&["mends logs only"]);
+    wal("repair", log.path(), &[]).ended(DATA).says(&["only logs can be repaired"]);
+}
+
+/// A half copy is no data either.
+#[test]
+fn repair_killed_while_it_copies_leaves_what_is_refused() {
+    let log = one_of_three_damaged();
+    let copy = beside(log.path(), ".before-repair-1");
+    let fault = Fault::on(copy.to_str().unwrap()).at("fsync", 1, Act::Kill);
+    let mut tool = command(&["wal", "repair", log.path().to_str().unwrap()]);
+    fault.put_to_tool(&mut tool);
+    let child = tool.spawn().unwrap();
+    let left = beside(log.path(), &format!(".before-repair-1.partial-{}", child.id()));
+    assert!(child.wait_with_output().unwrap().status.code().is_none() && fault.happened());
+    wal("check", &left, &[]).ended(DAMAGED).says(&["not finished"]);
+    wal("repair", log.path(), &[]).ended(SOUND).says(&["2 jobs", "removed"]);
+    assert!(!left.exists() && !copy.join("unfinished").exists());
+    fs::remove_dir_all(&copy).unwrap();
 }
 
 /// A file of the old version is written anew in the new one.
