@@ -54,8 +54,8 @@ fn file(from: &Path, to: &Path, model: &Metadata) -> io::Result<()> {
         .map_err(|e| of(to, "syncing it", e))
 }
 
-/// Makes a directory for the owner of another. It has that one's mode only when `take_mode_of` has given it: such a mode
-/// need not allow to write.
+/// Makes a directory for the owner of another. It gets that one's mode by `take_mode_of`, in the end: such a
+/// mode need not allow to write.
 pub fn make_dir_for(path: &Path, model: &Metadata) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)?;
     give_to_owner_of(path, model)

@@ -1,9 +1,10 @@
 //! `trellis migrate` and `trellis export`: the jobs of a data directory in a new one of another shape.
 //!
-//! Offline. The source is read only, and locked while it is. The target is made beside its final name,
-//! compared job by job with the source (`verify`), and appears by one rename (`unfinished`): whatever stops this,
-//! the source is as it was and there is no half target. Memory follows the number of tubes, slots and files, not of jobs: these
-//! are sorted in temporary files, which are in the unfinished target as well, where room is needed anyway.
+//! Offline. The source is read only, and locked while it is. The target is made beside its final name, compared
+//! job by job with the source (`verify`), and appears by one rename (`unfinished`): whatever stops this, the
+//! source is as it was and there is no half target. Memory follows the number of tubes, slots and files, not of
+//! jobs: these are sorted in temporary files, which are in the unfinished target as well, where room is needed
+//! anyway.
 //!
 //! Jobs keep their ids, so that ids of the source may live in any slot of the target: its topology says below
 //! which id that is so. A flat target is exactly a single-process server's directory.

@@ -1,8 +1,8 @@
 //! A directory in the making: under a name of its own beside the one that it is to have, and marked.
 //!
-//! `migrate` makes its target so, and `repair` its copy. While the mark (`UNFINISHED_FILE`) is in it no server and no
-//! tool takes it for data. It appears by one rename when it is finished. An error and a signal that ends the
-//! process take it away; what SIGKILL leaves the next run for the same name removes.
+//! `migrate` makes its target so, and `repair` its copy. While the mark (`UNFINISHED_FILE`) is in it no server
+//! and no tool takes it for data. It appears by one rename when it is finished. An error and a signal that ends
+//! the process take it away; what SIGKILL leaves the next run for the same name removes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, Permissions};
@@ -36,7 +36,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes a directory that is to be called `to`, of the model's owner. First removes what earlier runs have left.
+    /// Makes a directory that is to be called `to`, of the model's owner. First removes what earlier runs left.
     pub fn begin(to: &Path, model: &Metadata) -> Result<Unfinished, Fatal> {
         clear_leftovers(to);
         watch_signals().map_err(|error| Fatal::temporary("signals", error))?;
@@ -128,13 +128,13 @@ fn partial(to: &Path) -> PathBuf {
     beside(to, &format!("{PARTIAL}{}", std::process::id()))
 }
 
-/// Says to other runs, which may be in another container, that this directory is being made, until it is dropped.
+/// Says to other runs, which may be in another container, that this directory is being made, until dropped.
 fn in_use(dir: &Path) -> io::Result<Flock<File>> {
     Flock::lock(File::open(dir)?, FlockArg::LockSharedNonblock).map_err(|(_, errno)| errno.into())
 }
 
-/// Removes what earlier runs have left of this directory, and says so. What is in use, or belongs to a process that
-/// is there, is only named: it may be one of ours, or have got the number of one.
+/// Removes what earlier runs have left of this directory, and says so. What is in use, or belongs to a process
+/// that is there, is only named: it may be one of ours, or have got the number of one.
 fn clear_leftovers(to: &Path) {
     let Some(name) = to.file_name() else { return };
     let begin = format!("{}{PARTIAL}", name.to_string_lossy());
@@ -186,8 +186,8 @@ fn forget(path: &Path) {
     }
 }
 
-/// From now on a signal that ends the process takes away first what it is making. Signals that the process was
-/// started to ignore (`nohup`, a script's background) stay so.
+/// From now on a signal that ends the process first takes away what it is making. Signals that the process was
+/// started to ignore (`nohup`, a script's background) stay ignored.
 fn watch_signals() -> nix::Result<()> {
     static WATCHING: AtomicBool = AtomicBool::new(false);
     if WATCHING.swap(true, Ordering::SeqCst) {
