@@ -71,7 +71,10 @@ pub fn dump(path: &Path, form: Form, out: &mut dyn Write) -> Result<Exit, Fatal>
         while let Some((_, job)) = jobs.next()? {
             body.clear();
             if form.bodies {
-                bodies.copy(&job, &mut |piece| Ok(body.extend_from_slice(piece)))?;
+                bodies.copy(&job, &mut |piece| {
+                    body.extend_from_slice(piece);
+                    Ok(())
+                })?;
                 body.truncate(body.len() - 2);
             }
             let line = if form.json {

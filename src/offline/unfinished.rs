@@ -196,7 +196,7 @@ fn watch_signals() -> nix::Result<()> {
     let ignored = ignored_signals();
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        if ignored >> (signal as i32 - 1) & 1 == 0 {
+        if (ignored >> (signal as i32 - 1)) & 1 == 0 {
             set.add(signal);
         }
     }

@@ -145,7 +145,12 @@ fn stock_log_reads_as_the_stock_server_reads_it() {
     let mut buried: Vec<String> = vec!["order".into()];
     scan.visit(|job| {
         let mut body = Vec::new();
-        Bodies::new(&stock_dir()).copy(job, &mut |piece| Ok(body.extend_from_slice(piece))).unwrap();
+        Bodies::new(&stock_dir())
+            .copy(job, &mut |piece| {
+                body.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
         assert!(body.ends_with(b"\r\n"));
         let (r, second) = (&job.jobrec, 1_000_000_000);
         let numbers = [r.reserves, r.timeouts, r.releases, r.buries, r.kicks].map(|count| count.to_string());

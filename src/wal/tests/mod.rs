@@ -399,7 +399,10 @@ fn directory_is_read_in_the_order_of_numbers_and_left_as_it_is() {
     assert_eq!((scan.verdict(), ids(&scan)), (Verdict::Sound, vec![9, 10, 11]));
     let mut body = Vec::new();
     Bodies::new(&dir)
-        .copy(scan.jobs.job(10).unwrap(), &mut |piece| Ok(body.extend_from_slice(piece)))
+        .copy(scan.jobs.job(10).unwrap(), &mut |piece| {
+            body.extend_from_slice(piece);
+            Ok(())
+        })
         .unwrap();
     assert_eq!(body, BODY);
     assert_eq!(fs::read_dir(&*dir).unwrap().count(), 5);
