@@ -7,6 +7,7 @@
 use super::session::{Attachment, Context, Pending, Session, What};
 use crate::ipc::SessionId;
 use crate::ipc::header::{Header, Kind};
+use crate::limits::{FRAME_PAYLOAD_BYTES, TUBE_NAME_BYTES};
 use crate::protocol::TubeName;
 
 impl Session {
@@ -33,7 +34,11 @@ impl Session {
         let Some(attachment) = self.attachment(slot) else { return };
         let Some(outbox) = ctx.owners.outbox(slot) else { return };
         let id = SessionId { index, epoch: attachment.epoch };
-        outbox.push(Header::new(Kind::Attach, id, 0), &names);
+        let mut kind = Kind::Attach;
+        for names in frames(&names) {
+            outbox.push(Header::new(kind, id, 0), names);
+            kind = Kind::Watch;
+        }
         attachment.established = true;
     }
 
@@ -175,8 +180,54 @@ impl Session {
     }
 }
 
+/// Cuts names, a line each, into what fits a frame. No name is cut, and the first frame has two or all of them.
+fn frames(mut names: &[u8]) -> Vec<&[u8]> {
+    const { assert!(FRAME_PAYLOAD_BYTES > 3 * (TUBE_NAME_BYTES + 1)) };
+    let mut frames = Vec::new();
+    while names.len() > FRAME_PAYLOAD_BYTES {
+        let end = names[..=FRAME_PAYLOAD_BYTES].iter().rposition(|&b| b == b'\n');
+        let end = end.expect("a name is shorter than a frame");
+        frames.push(&names[..end]);
+        names = &names[end + 1..];
+    }
+    frames.push(names);
+    frames
+}
+
 fn detach(ctx: &mut Context<'_>, index: u32, attachment: &Attachment) {
     if let Some(outbox) = ctx.owners.outbox(attachment.slot) {
         outbox.push(Header::new(Kind::Detach, SessionId { index, epoch: attachment.epoch }, 0), b"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_fit_no_frame_are_cut_between_names() {
+        for length in [1, 2, 190, TUBE_NAME_BYTES] {
+            for count in [0, 1, 2, 300, 700, 40_000] {
+                let names = vec!["x".repeat(length); count].join("\n").into_bytes();
+                let frames = frames(&names);
+                assert!(frames.iter().all(|frame| frame.len() <= FRAME_PAYLOAD_BYTES));
+                assert_eq!(frames.join(&b'\n'), names);
+                let whole = |frame: &&[u8]| frame.split(|&b| b == b'\n').all(|name| name.len() == length);
+                assert!(count == 0 || frames.iter().all(whole), "{count} names of {length} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_just_fit_or_just_do_not_are_one_frame_or_two() {
+        let name = vec![b'x'; 99];
+        let mut names = vec![name; FRAME_PAYLOAD_BYTES / 100].join(&b'\n');
+        names.push(b'\n');
+        names.resize(FRAME_PAYLOAD_BYTES, b'y');
+        assert_eq!(frames(&names).len(), 1);
+        names.push(b'y');
+        let cut = frames(&names);
+        assert_eq!(cut.len(), 2);
+        assert_eq!(cut.join(&b'\n'), names);
     }
 }

@@ -16,7 +16,7 @@
 use crate::limits::FRAME_PAYLOAD_BYTES;
 
 /// Raised with every change of the wire, released or not.
-pub const IPC_VERSION: u8 = 7;
+pub const IPC_VERSION: u8 = 8;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 40;
@@ -101,6 +101,8 @@ kinds! {
     ParkUse = 0x26,
     /// Frontend to owner: a question about the slot, not about the session's own state.
     Query = 0x27,
+    /// Frontend to owner, behind an `Attach` that had no room for them: more tubes that the session watches.
+    Watch = 0x28,
     /// Owner to frontend: reply bytes. One reply frame never answers commands of two command frames.
     Reply = 0x30,
     /// Owner to frontend: the answer to the query of the same sequence.

@@ -147,6 +147,7 @@ impl Sessions {
                 session.conn.cancel(engine, Cancel::DeadlineSoon);
                 true
             }
+            Kind::Watch => session.watch(engine, outbox, payload)?,
             Kind::Cancel => {
                 session.conn.half_close(engine);
                 true
@@ -173,7 +174,8 @@ impl Sessions {
         }
     }
 
-    /// The payload is the used tube's name, then each watched one's, a line each; an empty line parks.
+    /// The payload is the used tube's name, then each watched one's, a line each; an empty line parks. Watched
+    /// ones for which a frame has no room come in `Watch` frames.
     fn attach(
         &mut self,
         engine: &mut Engine,
@@ -186,28 +188,26 @@ impl Sessions {
         if id.index >= SESSION_INDEX_END {
             return Err(PeerFault::Index(id.index));
         }
-        let fault = || PeerFault::Attach(id.index);
-        let mut names = payload.split(|&b| b == b'\n').map(|name| match name {
-            b"" => Ok(None),
-            name => TubeName::new(name).map(|n| Some(n.to_c_string())).ok_or_else(fault),
-        });
-        let used: Option<CString> = names.next().ok_or_else(fault)??;
-        let watched: Option<CString> = names.next().ok_or_else(fault)??;
+        let mut names = lines(payload);
+        let mut next = || match names.next() {
+            Some(b"") => Ok(None),
+            name => tube(id, name.unwrap_or_default()).map(Some),
+        };
+        let (used, watched) = (next()?, next()?);
+        let more = names.map(|name| tube(id, name)).collect::<Result<Vec<CString>, PeerFault>>()?;
 
         let entry = self.slab.vacant_entry();
         let key = entry.key();
         let conn = Conn::open(engine, key as u64, used.as_deref(), watched.as_deref());
         let conn = conn.and_then(|mut conn| {
-            for name in names {
-                conn.watch(engine, &name.ok()??).ok()?;
+            for name in more {
+                conn.watch(engine, &name).ok()?;
             }
             Some(conn)
         });
         let Some(conn) = conn else {
             // Out of memory: the client can't be served.
-            let mut header = Header::new(Kind::Reply, id, 0);
-            header.flags = FLAG_CLOSED;
-            outbox.push(header, b"");
+            give_up(outbox, id);
             return Ok(());
         };
         entry.insert(Session {
@@ -233,6 +233,17 @@ impl Sessions {
 }
 
 impl Session {
+    /// Watches the rest of what an `Attach` had no room for. `false`: out of memory, the session is given up.
+    fn watch(&mut self, engine: &mut Engine, outbox: &mut Outbox, payload: &[u8]) -> Result<bool, PeerFault> {
+        for name in lines(payload) {
+            if self.conn.watch(engine, &tube(self.id, name)?).is_err() {
+                give_up(outbox, self.id);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Takes a command frame. `false`: the core gave the session up.
     fn offer(
         &mut self,
@@ -329,6 +340,21 @@ impl Session {
         header.deadline = self.conn.deadline();
         outbox.push(header, b"");
     }
+}
+
+fn lines(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
+    payload.split(|&b| b == b'\n')
+}
+
+fn tube(id: SessionId, name: &[u8]) -> Result<CString, PeerFault> {
+    TubeName::new(name).map(|name| name.to_c_string()).ok_or(PeerFault::Attach(id.index))
+}
+
+/// Tells the frontend that the session can't be served.
+fn give_up(outbox: &mut Outbox, id: SessionId) {
+    let mut header = Header::new(Kind::Reply, id, 0);
+    header.flags = FLAG_CLOSED;
+    outbox.push(header, b"");
 }
 
 /// Answers a query for the names of all tubes: a line each, in the core's order.

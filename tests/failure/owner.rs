@@ -448,3 +448,31 @@ fn unfinished_put_leaves_nothing() {
     }
     assert_eq!(jobs(&mut server.connect("observer"), &tube), [0; 4]);
 }
+
+/// A frontend once told an owner all the names in one frame, which holds 64 KiB, and fell with all its clients when
+/// they did not fit.
+#[test]
+fn client_that_watches_more_than_a_frame_holds_goes_on_and_so_do_its_neighbours() {
+    const TUBES: usize = 1000;
+    let server = Setup::new(Binary::Trellis).slots(1).frontends(1).start();
+    let names: Vec<String> = (0..TUBES).map(|number| format!("{number}-{}", "x".repeat(186))).collect();
+    let mut watcher = server.connect("watcher");
+    watcher.send(names.iter().map(|name| format!("watch {name}\r\n")).collect::<String>());
+    for count in 2..TUBES + 2 {
+        watcher.expect(format!("WATCHING {count}\r\n"));
+    }
+    let mut bystander = server.connect("bystander");
+    use_tube(&mut bystander, &names[0]);
+    let frontend = server.frontend(0);
+    server.replace(server.owner(0));
+    for name in [&names[0], &names[TUBES / 2], &names[TUBES - 1]] {
+        use_tube(&mut bystander, name);
+        let id = put(&mut bystander, "x");
+        watcher.ask("reserve\r\n", format!("RESERVED {id} 1\r\nx\r\n"));
+        watcher.ask(format!("delete {id}\r\n"), "DELETED\r\n");
+        let stats = bystander.stats(&format!("stats-tube {name}"));
+        assert_eq!(stats.number("current-watching"), 1, "{name}");
+    }
+    watcher.ask(format!("ignore {}\r\n", names[TUBES - 1]), format!("WATCHING {TUBES}\r\n"));
+    assert_eq!(server.frontend(0), frontend, "the frontend is the same process");
+}
