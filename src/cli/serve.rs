@@ -314,7 +314,13 @@ impl Reader {
                 let wrong = || Stop::Wrong(format!("--log-format {name}: must be text or json"));
                 s.log_format = Some(log::Format::from_name(&name).ok_or_else(wrong)?);
             }
-            "metrics" => s.metrics = Some(value()?),
+            "metrics" => {
+                let address = value()?;
+                if !names_host_and_port(&address) {
+                    return Err(Stop::Wrong(format!("--metrics {address}: must be ADDR:PORT")));
+                }
+                s.metrics = Some(address);
+            }
             "metrics-tubes" => {
                 s.metrics_tubes = number(name, &value()?, 0, limits::METRICS_TUBES_MAX.into())? as u16;
             }
@@ -325,6 +331,13 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// As `127.0.0.1:11390`, `[::1]:11390` or `localhost:11390`. Whether there is such a host is seen later.
+fn names_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    !host.is_empty() && (bracketed || !host.contains(':')) && port.parse::<u16>().is_ok()
 }
 
 fn stock_size(text: &str) -> Result<u64, Stop> {
@@ -528,6 +541,17 @@ mod tests {
         let s = settings(&["--partitions=16", "--frontends=2", "--metrics=[::1]:9", "--control=/run/c=d"]);
         assert_eq!((s.partitions, s.frontends), (Some(16), Some(2)));
         assert_eq!((s.metrics.as_deref(), s.control), (Some("[::1]:9"), Some(PathBuf::from("/run/c=d"))));
+    }
+
+    #[test]
+    fn address_of_metrics_has_a_host_and_a_port() {
+        for address in ["127.0.0.1:0", "[::1]:11390", "localhost:65535"] {
+            assert_eq!(settings(&["--metrics", address]).metrics.as_deref(), Some(address));
+        }
+        for address in ["nonsense", "127.0.0.1", "0", "", ":80", "::1:80", "localhost:", "localhost:65536"] {
+            let said = refused(&["--metrics", address]);
+            assert_eq!(said, format!("--metrics {address}: must be ADDR:PORT"));
+        }
     }
 
     #[test]
