@@ -12,7 +12,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ use nix::unistd::{Pid, User, fchown};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::data::slot_dir;
+use super::listen::SOCKET_PATH_BYTES;
 use crate::cli::Settings;
 use crate::error::{Exit, Fatal};
 use crate::limits;
@@ -42,8 +43,24 @@ pub fn all(settings: &Settings, user: Option<&User>) -> Result<Vec<Claim>, Fatal
     let data = settings.dir.as_ref().map(|dir| {
         lock::directory(Path::new(dir), lock::Kind::Exclusive).map(Claim::Directory).map_err(locked)
     });
-    let control = settings.control.as_ref().map(|path| Claim::take(&beside(path), user).map_err(locked));
+    let control = settings.control.as_ref().map(|path| control(path, user));
     data.into_iter().chain(control).collect()
+}
+
+/// A path that no socket can have leaves no lock file either.
+fn control(path: &Path, user: Option<&User>) -> Result<Claim, Fatal> {
+    let refuse = |reason: String| Fatal::new(Exit::Listen, format!("--control {}: {reason}", path.display()));
+    match path.as_os_str().len() {
+        0 => return Err(refuse("no path".to_owned())),
+        SOCKET_PATH_BYTES.. => {
+            return Err(refuse(format!("the path is too long: at most {} bytes", SOCKET_PATH_BYTES - 1)));
+        }
+        _ => {}
+    }
+    Claim::take(&beside(path), user).map_err(|refused| match refused {
+        Refused::Held(reason) => Fatal::new(Exit::Locked, reason),
+        Refused::NoFile(reason) => refuse(reason),
+    })
 }
 
 /// Waits until no process of a server that was killed holds a slot, and refuses if one holds on. Opens each
@@ -63,10 +80,27 @@ pub fn slots_are_free(settings: &Settings, layout: Layout, slots: u16) -> Result
     Ok(())
 }
 
+/// Why a file could not be locked, in words.
+#[derive(Debug)]
+enum Refused {
+    /// By another process, which is named.
+    Held(String),
+    /// It can't be made or opened.
+    NoFile(String),
+}
+
+impl From<Refused> for String {
+    fn from(refused: Refused) -> String {
+        match refused {
+            Refused::Held(reason) | Refused::NoFile(reason) => reason,
+        }
+    }
+}
+
 impl Claim {
-    /// Locks a file, which is made if it isn't there. The error says who has it.
-    fn take(path: &Path, user: Option<&User>) -> Result<Claim, String> {
-        let said = |e: io::Error| format!("{}: {e}", path.display());
+    /// Locks a file, which is made if it isn't there.
+    fn take(path: &Path, user: Option<&User>) -> Result<Claim, Refused> {
+        let said = |e: io::Error| Refused::NoFile(format!("{}: {e}", path.display()));
         // Not open for others: who can open it can hold it. Not through a link: its directory may be anybody's.
         let file = OpenOptions::new()
             .write(true)
@@ -78,7 +112,7 @@ impl Claim {
             .map_err(said)?;
         match lock::take(&file, lock::Kind::Exclusive) {
             Ok(true) => {}
-            Ok(false) => return Err(lock::refusal(path)),
+            Ok(false) => return Err(Refused::Held(lock::refusal(path))),
             Err(error) => return Err(said(error)),
         }
         if let Some(user) = user {
@@ -90,8 +124,14 @@ impl Claim {
     }
 }
 
-/// The claim on the path of a unix socket.
-pub struct PathClaim(#[allow(dead_code)] Claim);
+/// The claim on the path of a unix socket. The socket's file goes when it goes, before the claim.
+pub struct PathClaim {
+    path: PathBuf,
+    /// Device and number of the file that is ours.
+    file: Option<(u64, u64)>,
+    #[allow(dead_code)] // held, never looked at
+    claim: Claim,
+}
 
 impl PathClaim {
     /// Claims the path and removes the socket that a server which is gone left there.
@@ -111,8 +151,27 @@ impl PathClaim {
             }
             Err(_) => {}
         }
-        Ok(PathClaim(claim))
+        Ok(PathClaim { path: path.into(), file: None, claim })
     }
+
+    /// There is a socket of ours at the path now.
+    pub fn made(&mut self) {
+        self.file = file_at(&self.path);
+    }
+}
+
+impl Drop for PathClaim {
+    fn drop(&mut self) {
+        // Not what somebody who asks for no claim has put in its place. After -u the directory may not be ours:
+        // then it stays, and the next server replaces it.
+        if self.file.is_some() && file_at(&self.path) == self.file {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// What one try came to.

@@ -17,7 +17,7 @@ use crate::error::{Exit, Fatal};
 use crate::limits::LISTEN_BACKLOG;
 
 /// Room for a socket's path in the kernel's address, its end mark included: `sun_path`.
-const SOCKET_PATH_BYTES: usize = 108;
+pub(super) const SOCKET_PATH_BYTES: usize = 108;
 
 /// What a service manager handed us, if it did.
 pub struct Inherited(ListenFd);
@@ -119,7 +119,7 @@ fn unix(path: &str, user: Option<&User>) -> Result<(OwnedFd, PathClaim), Fatal> 
         return Err(refuse(format!("the path is too long: at most {} bytes", SOCKET_PATH_BYTES - 1)));
     }
     let address = SockAddr::unix(path).map_err(|e| refuse(e.to_string()))?;
-    let claim = PathClaim::take(path, &address, user).map_err(refuse)?;
+    let mut claim = PathClaim::take(path, &address, user).map_err(refuse)?;
     let make = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -128,6 +128,7 @@ fn unix(path: &str, user: Option<&User>) -> Result<(OwnedFd, PathClaim), Fatal> 
         Ok(socket)
     };
     let socket = make().map_err(|e: io::Error| refuse(e.to_string()))?;
+    claim.made();
     tracing::info!("listening on {path}");
     Ok((socket.into(), claim))
 }

@@ -56,6 +56,34 @@ fn second_server_on_the_same_control_path_refuses() {
     server.connect();
 }
 
+/// The lock file beside the path can't be made, or would be left behind for nothing.
+#[test]
+fn control_path_that_no_socket_can_have_is_refused_by_the_name_of_its_flag() {
+    let dir = TempDir::new();
+    for path in [dir.path("missing/control"), dir.path(&"x".repeat(120)), String::new()] {
+        refused(&["-p0", "--control", &path], 111, &format!("--control {path}: "));
+    }
+    assert_eq!(names(&dir.path("")), BTreeSet::new());
+}
+
+/// It once stayed, and the next start warned of a server that is gone.
+#[test]
+fn socket_is_gone_after_an_orderly_end_unless_it_is_another_servers_by_then() {
+    let dir = TempDir::new();
+    let (socket, address) = (dir.path("socket"), format!("unix:{}", dir.path("socket")));
+    let mut server = Server::start(&["-l", &address]);
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait_exit().code(), Some(0));
+    assert!(!Path::new(&socket).exists());
+    let mut server = Server::start(&["-l", &address]);
+    // As stock does it.
+    fs::remove_file(&socket).unwrap();
+    let _other = UnixListener::bind(&socket).unwrap();
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.wait_exit().code(), Some(0));
+    UnixStream::connect(&socket).unwrap();
+}
+
 /// A stock server locks nothing but the data: its socket is known by its answer.
 #[test]
 fn socket_of_another_program_that_answers_is_left_to_it() {
