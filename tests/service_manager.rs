@@ -5,6 +5,7 @@ mod support;
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 use support::process::wait_for;
 use support::{Binary, DEADLINE, Setup, TempDir};
@@ -56,4 +57,30 @@ fn manager_that_is_not_there_is_named_once_and_the_server_serves() {
     assert_eq!(server.stop().code(), Some(0));
     let log = server.log();
     assert_eq!(log.matches("the service manager can't be told of us").count(), 1, "{log}");
+}
+
+/// The time alone is a watchdog for whoever gets it: sd_watchdog_enabled(3).
+#[test]
+fn watchdog_without_a_pid_is_ours_and_that_of_another_pid_is_not() {
+    for (pid, ours) in [(None, true), (Some("1"), false)] {
+        let dir = TempDir::new("notify");
+        let path = dir.path().join("socket");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let setup = Setup::new(Binary::Trellis).env("NOTIFY_SOCKET", path.to_str().unwrap());
+        let setup =
+            pid.into_iter().fold(setup.env("WATCHDOG_USEC", "100000"), |s, p| s.env("WATCHDOG_PID", p));
+        let _server = setup.start();
+        let mut word = [0; 64];
+        let mut next = |limit| {
+            manager.set_read_timeout(Some(limit)).unwrap();
+            manager.recv(&mut word).ok().map(|n| String::from_utf8_lossy(&word[..n]).into_owned())
+        };
+        // It may be told of life before it is ready.
+        let first = next(DEADLINE);
+        assert!(ours || first.as_deref() == Some("READY=1"), "{first:?}");
+        // Ten times as long as between two signs of life.
+        let second = next(if ours { DEADLINE } else { Duration::from_millis(500) });
+        let signs = [first, second].into_iter().flatten().filter(|word| word == "WATCHDOG=1").count();
+        assert_eq!(signs > 0, ours, "WATCHDOG_PID {pid:?}");
+    }
 }

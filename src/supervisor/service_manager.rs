@@ -40,15 +40,10 @@ pub struct ServiceManager {
 impl ServiceManager {
     pub fn from_environment() -> ServiceManager {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return ServiceManager::default() };
-        let mut us = 0;
-        let enabled = sd_notify::watchdog_enabled(false, &mut us) && us > 0;
-        let half = Duration::from_micros(us / 2).max(Duration::from_millis(1));
         match connect(&path) {
-            Ok(socket) => ServiceManager {
-                socket: Some(socket),
-                watchdog: enabled.then_some(half),
-                ..ServiceManager::default()
-            },
+            Ok(socket) => {
+                ServiceManager { socket: Some(socket), watchdog: watchdog(), ..ServiceManager::default() }
+            }
             Err(error) => {
                 tracing::warn!("the service manager can't be told of us: {error}");
                 ServiceManager::default()
@@ -97,6 +92,18 @@ impl ServiceManager {
     fn send(&self, word: &str) -> io::Result<()> {
         self.socket.as_ref().map_or(Ok(()), |socket| socket.send(word.as_bytes()).map(drop))
     }
+}
+
+/// Half of the watchdog's time. Without `WATCHDOG_PID` it is meant for us too (sd_watchdog_enabled(3)), for
+/// which the crate wants it to be there.
+fn watchdog() -> Option<Duration> {
+    let mut us = 0;
+    if std::env::var_os("WATCHDOG_PID").is_none() {
+        us = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    } else if !sd_notify::watchdog_enabled(false, &mut us) {
+        return None;
+    }
+    (us > 0).then(|| Duration::from_micros(us / 2).max(Duration::from_millis(1)))
 }
 
 /// A path, or a name without one behind an `@`.
