@@ -1,7 +1,7 @@
 //! `trellis status`: asks a running server over its control socket what it is doing. Changes nothing there.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -95,7 +95,18 @@ fn check(json: &str) -> Result<String, Fatal> {
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}: no server answers there (it has to run with --control)", path.display())
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            format!("{path}: {error}: no server answers there (it has to run with --control)")
+        }
+        // The time limit of the socket, which waits otherwise.
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            let seconds = STATUS_PATIENCE.as_secs();
+            format!("{path}: no answer in {seconds} seconds: the server is stopped, or hangs")
+        }
+        _ => format!("{path}: {error}"),
+    }
 }
 
 const _: () = assert!(STATUS_PATIENCE.as_millis() > Duration::from_secs(1).as_millis());
@@ -103,6 +114,17 @@ const _: () = assert!(STATUS_PATIENCE.as_millis() > Duration::from_secs(1).as_mi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn server_that_is_not_there_and_one_that_is_silent_are_told_apart() {
+        let said = |kind: ErrorKind| unreachable(Path::new("/x"), &kind.into());
+        for kind in [ErrorKind::NotFound, ErrorKind::ConnectionRefused] {
+            assert!(said(kind).contains("no server answers there"), "{}", said(kind));
+        }
+        let silent = "/x: no answer in 10 seconds: the server is stopped, or hangs";
+        assert_eq!(said(ErrorKind::WouldBlock), silent);
+        assert_eq!(said(ErrorKind::PermissionDenied), "/x: permission denied");
+    }
 
     #[test]
     fn flags_are_as_documented() {
