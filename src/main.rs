@@ -18,6 +18,9 @@ fn main() -> ExitCode {
     }
     match parsed.command {
         Command::Serve(settings) => {
+            if let Err(wrong) = cli::environment::check(|name| std::env::var(name).ok()) {
+                return said(Err(Fatal::new(Exit::Usage, wrong)));
+            }
             log::init(settings.verbose, settings.log_format);
             let _span = tracing::error_span!("supervisor").entered();
             if json {

@@ -416,3 +416,20 @@ on_both!(
     log_directory_that_is_missing_is_refused,
     log_directory_in_use_is_refused,
 );
+
+/// `bogus` was taken for the name of a module, and nothing at all was logged.
+#[test]
+fn wrong_words_about_the_log_in_the_environment_are_refused_as_in_flags() {
+    for (name, word) in
+        [("TRELLIS_LOG", "bogus"), ("TRELLIS_LOG", "warn,bogus"), ("TRELLIS_LOG_FORMAT", "xml")]
+    {
+        let exit = Setup::new(Binary::Trellis).env(name, word).refusal();
+        assert_exit(&exit, EXIT_USAGE, name);
+        assert_exit(&exit, EXIT_USAGE, word.trim_start_matches("warn,"));
+    }
+    for (name, word) in
+        [("TRELLIS_LOG", "trellis=info,warn"), ("TRELLIS_LOG", ""), ("TRELLIS_LOG_FORMAT", "json")]
+    {
+        assert_serves(&Setup::new(Binary::Trellis).env(name, word).start());
+    }
+}

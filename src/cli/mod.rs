@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod compare;
 pub mod completions;
+pub mod environment;
 pub mod migrate;
 mod numbers;
 pub mod role;
