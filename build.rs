@@ -31,7 +31,7 @@ const LEGACY: &[&str] = &[
 ];
 
 /// Vendored files that the owner's core compiles as they are.
-const CORE_VENDORED: &[&str] = &["heap.c", "ms.c", "primes.c", "serv.c", "tube.c", "util.c"];
+const CORE_VENDORED: &[&str] = &["heap.c", "ms.c", "primes.c", "tube.c"];
 
 /// Files of ours in the owner's core. `X_unit.c` includes the vendored `X.c` after its renames and adds to it.
 const CORE_SHIM: &[&str] = &[
@@ -39,8 +39,11 @@ const CORE_SHIM: &[&str] = &[
     "conn_unit.c",
     "file_unit.c",
     "job_unit.c",
+    "lines.c",
     "platform.c",
     "prot_unit.c",
+    "serv_unit.c",
+    "util_unit.c",
     "wal_io.c",
     "wal_sum.c",
     "walg_unit.c",

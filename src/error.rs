@@ -67,7 +67,7 @@ impl Exit {
         }
     }
 
-    /// What a child's code says, in words: the C core, which ends its process itself, says no more.
+    /// What a child's code says, in words, where the child said nothing itself.
     pub fn meaning(code: u8) -> Option<&'static str> {
         let meanings = [
             (Exit::Temporary, "a failure that may pass"),

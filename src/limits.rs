@@ -235,6 +235,10 @@ const _: () = assert!(FAREWELL_BYTES * 2 <= 2048, "a status names it twice");
 /// words between them.
 pub const FAREWELL_BYTES: usize = 1000;
 
+/// Of the core's lines at a start that failed, the last that its reason repeats: what went wrong and what came
+/// of it, from a file that can't be made to the replay that is given up, are four.
+pub const CORE_LINES_IN_REASON: usize = 5;
+
 /// Between the answer to a ping and the next ping, in milliseconds: an idle server wakes up once a second for
 /// each of its processes, and what `status` says is no older.
 pub const PING_MS: u64 = 1000;

@@ -5,7 +5,7 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -151,4 +151,73 @@ fn line_that_would_repeat_is_said_once_a_second() {
         *seconds.entry(&line[..19]).or_default() += 1;
     }
     assert!(seconds.len() >= 2 && seconds.values().all(|&lines| lines <= 2), "{seconds:?}");
+}
+
+/// The C core says why it refuses a put, each time. Its words once went to stderr by themselves: two lines a put,
+/// one of them blank, however many there were and in whatever format the log was.
+fn core_says_of_refused_puts(format: &str) -> Vec<String> {
+    const PUTS: usize = 2000;
+    let mut server = Server::start("", &["-V", "--slots=1", "--frontends=1", "--log-format", format]);
+    let line = server.wait_line("listening on 127.0.0.1:");
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let port: u16 = digits(line.split_once("127.0.0.1:").unwrap().1).parse().unwrap();
+    server.wait_line("ready");
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut put = |times: usize| -> usize {
+        client.write_all("put 0 0 60 1\r\nx\r\n".repeat(times).as_bytes()).unwrap();
+        let (mut lines, mut replies) = (0, Vec::new());
+        while lines < times {
+            let mut piece = [0; 4096];
+            let n = client.read(&mut piece).unwrap();
+            assert_ne!(n, 0, "closed");
+            lines += piece[..n].iter().filter(|&&byte| byte == b'\n').count();
+            replies.extend_from_slice(&piece[..n]);
+        }
+        String::from_utf8(replies).unwrap().lines().filter(|reply| *reply == "DRAINING").count()
+    };
+    kill(Pid::from_raw(server.child.id() as i32), Signal::SIGUSR1).unwrap();
+    let began = Instant::now();
+    let mut refused = 0;
+    while refused == 0 {
+        assert!(began.elapsed() < DEADLINE, "it does not drain");
+        refused = put(1);
+    }
+    refused += put(PUTS);
+    let log = server.stop();
+    let (told, shown): (Vec<&String>, Vec<&String>) = log
+        .iter()
+        .filter(|line| line.contains("server error: DRAINING"))
+        .partition(|line| line.contains("suppressed "));
+    let left_out =
+        |line: &&String| -> usize { digits(line.split_once("suppressed ").unwrap().1).parse().unwrap() };
+    let left_out: usize = told.iter().map(left_out).sum();
+    assert_eq!(shown.len() + left_out, refused, "{}", log.join("\n"));
+    assert!(shown.len() < refused / 10, "{} lines are shown", shown.len());
+    log
+}
+
+#[test]
+fn lines_of_the_core_are_the_owners_and_are_limited_and_counted() {
+    for line in core_says_of_refused_puts("text") {
+        let who = speaker(&line);
+        assert_eq!(
+            line.contains("server error"),
+            who.starts_with("owner{slot=0 ") && line.contains(": core: ")
+        );
+    }
+}
+
+#[test]
+fn lines_of_the_core_are_objects_if_that_was_asked_for() {
+    for line in core_says_of_refused_puts("json") {
+        let Ok(Value::Object(object)) = serde_json::from_str(&line) else { panic!("no object: {line:?}") };
+        if line.contains("server error") {
+            assert_eq!(
+                (&object["span"]["name"], &object["span"]["slot"]),
+                (&"owner".into(), &0.into()),
+                "{line}"
+            );
+        }
+    }
 }

@@ -30,13 +30,16 @@ pub struct WalOptions {
     pub end: WalPlace,
 }
 
-/// Why the engine did not start. A log that can't be locked or replayed ends the process instead.
+/// Why the engine did not start. The core's lines say more.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the core was started before in this process")]
     Twice,
     #[error("the core did not start: {0}")]
     Core(io::Error),
+    /// Of no use any more: the core would have ended the process with this code.
+    #[error("the core gave up its start with code {0}")]
+    GaveUp(u8),
 }
 
 /// The C core of this process. Not `Send`: its globals belong to the thread that started it.
@@ -85,6 +88,7 @@ impl Engine {
         // SAFETY: called once; the strings live as long as the process.
         match unsafe { sys::core_start(&options) } {
             0 => Ok(Engine { _one_thread: PhantomData }),
+            code @ ..0 => Err(StartError::GaveUp(code.unsigned_abs() as u8)),
             errno => Err(StartError::Core(io::Error::from_raw_os_error(errno))),
         }
     }

@@ -12,6 +12,7 @@ use super::commit::Commit;
 use super::numbers::Publisher;
 use super::sessions::{Sessions, Table};
 use super::survey::Survey;
+use super::tell_core_lines;
 use crate::core_ffi::Engine;
 use crate::error::{Exit, Fatal};
 use crate::ipc::control::{self, LinkHello, Peer as PeerMessage, Role, Start};
@@ -130,6 +131,7 @@ impl<'a> Owner<'a> {
         while self.tell_touched() {
             timeout = self.engine.tick();
         }
+        tell_core_lines();
         self.commit.batch(&mut self.engine).map_err(|e| wal_failed(&self.start, e))?;
         let syncs = self.commit.take_times();
         if !syncs.is_empty() {

@@ -15,11 +15,12 @@ mod survey;
 
 use std::ffi::CString;
 
-use crate::core_ffi::{Engine, Options, WalOptions, WalPlace};
+use crate::core_ffi::{self, Engine, Options, StartError, WalOptions, WalPlace};
 use crate::error::{Exit, Fatal};
 use crate::ipc::Kind;
 use crate::ipc::control::Start;
 use crate::ipc::socket::{Channel, Progress};
+use crate::limits::CORE_LINES_IN_REASON;
 use crate::scoreboard::{Field, Scoreboard};
 
 use commit::Commit;
@@ -27,7 +28,13 @@ use event_loop::Owner;
 use recovery::Recovered;
 
 /// Serves the slot of `start` until the supervisor says stop or is gone.
-pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
+pub fn run(channel: Channel, start: Start) -> Result<(), Fatal> {
+    let end = serve(channel, start);
+    tell_core_lines();
+    end
+}
+
+fn serve(mut channel: Channel, start: Start) -> Result<(), Fatal> {
     let slots = start.topology.slots;
     let board =
         channel.take_fd().ok_or_else(|| Fatal::new(Exit::Ipc, "the scoreboard did not come with Start"))?;
@@ -56,7 +63,7 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         }
         None => None,
     };
-    let mut engine = Engine::start(Options {
+    let started = Engine::start(Options {
         slot: start.index.into(),
         slots,
         id_floor,
@@ -64,14 +71,43 @@ pub fn run(mut channel: Channel, start: Start) -> Result<(), Fatal> {
         has_default: start.topology.slot_of(b"default") == start.index,
         wal,
         falloc_pattern: start.falloc_pattern.as_deref().map(c_string).transpose()?,
-    })
-    .map_err(|e| Fatal::new(Exit::Temporary, e))?;
+    });
+    let said = tell_core_lines();
+    let mut engine = started.map_err(|error| not_started(&start, error, &said))?;
     if start.drain || board.draining() {
         engine.drain();
     }
 
     let commit = Commit::new(start.wal.as_ref(), ids).map_err(|e| Fatal::new(Exit::Temporary, e))?;
     Owner::new(channel, start, engine, commit, &board).map_err(|e| Fatal::temporary("event loop", e))?.serve()
+}
+
+/// Puts what the core has said into the log, each line as often as it was said, so that the log's limits
+/// count right. Hands back the lines, each once.
+fn tell_core_lines() -> Vec<String> {
+    let tell = |line: core_ffi::Line| {
+        (0..line.times).for_each(|_| tracing::warn!("{}", line.text));
+        line.text
+    };
+    core_ffi::take_lines().map(tell).collect()
+}
+
+/// Why the core did not start, by what it said last: first the cause, then what came of it.
+fn not_started(start: &Start, error: StartError, said: &[String]) -> Fatal {
+    let code = match error {
+        StartError::GaveUp(code) => code,
+        StartError::Twice | StartError::Core(_) => Exit::Temporary.code(),
+    };
+    let last = said.len().saturating_sub(CORE_LINES_IN_REASON);
+    let said: Vec<&str> =
+        said[last..].iter().map(|line| line.strip_prefix("core: ").unwrap_or(line)).collect();
+    let cause = if said.is_empty() { error.to_string() } else { said.join("; ") };
+    let slot = start.index;
+    let message = match &start.wal {
+        Some(wal) => format!("slot {slot}: the log in {} can't be opened: {cause}", wal.dir),
+        None => format!("slot {slot}: {cause}"),
+    };
+    Fatal { code, message }
 }
 
 /// Tells the supervisor that the log can be opened, and waits until it may be: when all slots have said so.

@@ -16,7 +16,7 @@ pub struct Publisher<'a> {
 }
 
 /// Fields that the core counts. `stats`, `list-tubes` and `list-tube-used` never get to an owner.
-const CORE_NUMBERS: usize = 35;
+const CORE_NUMBERS: usize = 36;
 
 /// Not published yet; no number gets so far.
 const NEVER: u64 = u64::MAX;
@@ -58,6 +58,7 @@ fn core_numbers(s: &Stats) -> [(Field, u64); CORE_NUMBERS] {
         (Field::WalFiles, s.wal_files),
         (Field::WalBytes, s.wal_bytes),
         (Field::WalBytesLive, s.wal_bytes_live),
+        (Field::WalRefused, s.wal_refused),
         (Field::LastId, s.last_id),
     ]
 }

@@ -125,10 +125,11 @@ fn look(dir: &Path, slot: u16, topology: &Topology, past: Past) -> Result<Scan, 
     for finding in scan.findings.iter().take(limits::WAL_FINDINGS_LOGGED) {
         error!("{}/{finding}", dir.display());
     }
+    // The reason is shown where those lines are not: by `trellis status` and `/healthz`.
+    let first = scan.findings.first().map(ToString::to_string).unwrap_or_default();
     let shown = match faults {
-        1 => "the fault is named above".to_owned(),
-        n if n as usize <= limits::WAL_FINDINGS_LOGGED => format!("its {n} faults are named above"),
-        n => format!("the first {} of its {n} faults are named above", limits::WAL_FINDINGS_LOGGED),
+        0 | 1 => first,
+        n => format!("{first}, the first of {n} faults"),
     };
     Err(Fatal::new(
         Exit::Data,

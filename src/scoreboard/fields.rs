@@ -79,6 +79,8 @@ fields! {
     WalBytes: Gauge,
     /// Of it, bytes of records that are needed.
     WalBytesLive: Gauge,
+    /// Puts and other changes refused because the log found no room for them.
+    WalRefused: Counter,
     WalSyncs: Counter,
     /// The server's clock when the last sync ended, in nanoseconds.
     WalSyncedAt: Highest,

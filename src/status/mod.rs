@@ -153,6 +153,8 @@ pub struct Totals {
     pub restarts: u64,
     /// Connections closed because the outcome of a command is unknown.
     pub unknown_outcomes: u64,
+    /// Puts and other changes refused because a log found no room for them.
+    pub refused_no_space: u64,
     /// Reserves refused because they watched tubes of several slots.
     pub refused_multi_watch: u64,
 }

@@ -80,7 +80,7 @@ pub fn render(status: &Status) -> String {
         text,
         "\ntotal: {} tubes; {} jobs ready ({} urgent), {} reserved, {} delayed, {} buried; {} clients ({} producers, \
          {} workers, {} waiting); {} jobs put, {} connections, {} restarts, {} unknown outcomes, {} refused \
-         multi-watch reserves",
+         for lack of space, {} refused multi-watch reserves",
         j.tubes,
         j.ready,
         j.urgent,
@@ -95,6 +95,7 @@ pub fn render(status: &Status) -> String {
         totals.connections,
         totals.restarts,
         totals.unknown_outcomes,
+        totals.refused_no_space,
         totals.refused_multi_watch,
     );
     line.expect("a string takes everything");
@@ -250,6 +251,7 @@ mod tests {
                 connections: 7,
                 restarts: 2,
                 unknown_outcomes: 0,
+                refused_no_space: 0,
                 refused_multi_watch: 0,
             },
         }

@@ -200,6 +200,7 @@ impl Supervisor {
                 ("wal_current_file", "Number of the log file written to", gauge, Field::WalCurrent),
                 ("wal_records_written", "Records written to the log", counter, Field::WalWritten),
                 ("wal_records_migrated", "Records written again by compaction", counter, Field::WalMigrated),
+                ("wal_refused", "Puts and changes that found no room in it", counter, Field::WalRefused),
                 ("wal_syncs", "Syncs of the log", counter, Field::WalSyncs),
             ];
             for (name, help, kind, field) in wal {

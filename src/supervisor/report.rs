@@ -147,6 +147,7 @@ impl Supervisor {
             connections: total(Field::TotalConnections),
             restarts: restarts.sum(),
             unknown_outcomes: total(Field::UnknownOutcomes),
+            refused_no_space: total(Field::WalRefused),
             refused_multi_watch: total(Field::RefusedMultiWatch),
         }
     }

@@ -2,7 +2,10 @@
 
 use crate::fault::{Act, Fault};
 use crate::logs::{contents, inserted, put};
-use crate::support::{Client, Server, Setup, TempDir, Variant, on_both};
+use crate::support::process::wait_for;
+use crate::support::{Binary, Client, DEADLINE, Server, Setup, TempDir, Variant, on_both};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::path::Path;
 use std::process::Command;
 
@@ -64,6 +67,22 @@ fn refused_put_leaves_nothing(variant: Variant) {
         assert!(tubes.contains("refused"), "{tubes}");
         client.ask(format!("peek {highest}\r\n"), format!("FOUND {highest} 1\r\nx\r\n"));
     }
+}
+
+/// Refused puts once were counted nowhere: with a full disk all seemed well.
+#[test]
+fn refused_puts_are_counted_in_the_status() {
+    let (log, place) = (TempDir::new("log"), TempDir::new("control"));
+    let control = place.join("control");
+    let fault = Fault::on("binlog.").at("create", 2, Act::FailOnwards(ENOSPC));
+    let setup = Setup::new(Binary::Trellis).slots(1).wal(log.path());
+    let flags = ["-s", "4096", &format!("--control={}", control.display())];
+    let server = fault.put_to(setup.flags(&flags)).start();
+    let mut client = server.connect("A");
+    wait_status(&control, " 0 refused for lack of space");
+    // One put of each size that is tried ends in a refusal.
+    fill(&mut client);
+    wait_status(&control, " 5 refused for lack of space");
 }
 
 /// S2. A bury that is refused, and a release with delay, leave the job with its client.
@@ -242,4 +261,64 @@ fn read_only_disk_is_refused_at_once() {
         assert!(exit.log.contains(words), "no {words:?} in {}", exit.log);
     }
     assert!(!exit.log.contains("generation 2"), "{}", exit.log);
+}
+
+/// What `trellis status` says, once it has these words.
+fn wait_status(control: &Path, words: &str) -> String {
+    wait_for(words, DEADLINE, || {
+        let mut command = Command::new(Binary::Trellis.path());
+        let output = command.args(["status", "--control"]).arg(control).output().unwrap();
+        Some(String::from_utf8(output.stdout).unwrap()).filter(|text| text.contains(words))
+    })
+}
+
+fn kill_owner(server: &Server) {
+    let is_owner = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"trellis\0owner\0--slot\x000\0")
+    };
+    let owner = server.pids().into_iter().find(is_owner).expect("the owner of slot 0");
+    kill(Pid::from_raw(owner), Signal::SIGKILL).unwrap();
+}
+
+/// The core once ended its process itself, and its reason was in its last line on stderr alone.
+#[test]
+fn owner_that_finds_no_room_for_its_next_file_says_so_in_the_status() {
+    let (log, place) = (TempDir::new("log"), TempDir::new("control"));
+    let control = place.join("control");
+    let fault = Fault::on("/binlog.2").at("create", 1, Act::FailOnwards(ENOSPC));
+    let setup = Setup::new(Binary::Trellis).slots(1).wal(log.path());
+    let server = fault.put_to(setup.flags(&[&format!("--control={}", control.display())])).start();
+    let mut client = server.connect("A");
+    let job = put(&mut client, "0 0 60", "x");
+    kill_owner(&server);
+    let status = wait_status(&control, "can't be opened");
+    let reason = format!("ended with code 1: slot 0: the log in {} can't be opened: ", log.path().display());
+    for words in [&reason, "/binlog.2: No space left on device"] {
+        assert!(status.contains(words), "no {words:?} in {status}");
+    }
+    // Room has come: so has the slot.
+    wait_status(&control, "all is well");
+    let mut client = server.connect("B");
+    client.ask(format!("peek {job}\r\n"), format!("FOUND {job} 1\r\nx\r\n"));
+}
+
+/// The reason once said that the fault is named above, where nothing was.
+#[test]
+fn owner_whose_log_is_damaged_names_the_fault_in_the_status() {
+    let (log, place) = (TempDir::new("log"), TempDir::new("control"));
+    let control = place.join("control");
+    let setup = Setup::new(Binary::Trellis).slots(2).wal(log.path());
+    let server = setup.flags(&[&format!("--control={}", control.display())]).start();
+    wait_status(&control, "all is well");
+    // No version of the format.
+    let file = std::fs::OpenOptions::new().write(true).open(log.path().join("slot-000/binlog.1")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[99, 0, 0, 0], 0).unwrap();
+    kill_owner(&server);
+    let status = wait_status(&control, "ended with code 65");
+    let reason = format!("the log in {}/slot-000 is not opened", log.path().display());
+    for words in [reason.as_str(), "binlog.1 at byte 0: unknown version 99"] {
+        assert!(status.contains(words), "no {words:?} in {status}");
+    }
+    assert!(!status.contains("above"), "{status}");
 }

@@ -42,6 +42,7 @@ typedef struct core_stats {
     uint64_t job_timeouts, total_jobs, tubes, waiting;
     uint64_t wal_oldest, wal_current, wal_migrated, wal_written;
     uint64_t wal_files, wal_bytes, wal_bytes_live; /* room on disk, and of it what is needed */
+    uint64_t wal_refused; /* puts and changes that found no room */
     uint64_t last_id;
 } core_stats;
 
@@ -70,10 +71,19 @@ typedef struct core_result {
 /* Why a waiting reserve is ended from outside. */
 enum { CORE_CANCEL_TIMED_OUT = 0, CORE_CANCEL_DEADLINE_SOON = 1 };
 
-/* Life of the slot. core_start replays the log; it may exit the process as the core does (10: log directory
- * locked; 1, 50). */
+/* Life of the slot. core_start replays the log. 0, or an errno, or below 0 what the core would have exited
+ * with (-10: log directory locked; -1, -50): the process is then good for nothing but to take the lines and to
+ * leave. */
 int core_start(const core_options *options);
 void core_drain(void);
+
+/* What the core had to say since it was last asked: 1: filled in, 0: nothing more. */
+typedef struct core_line {
+    const char *text; /* stays until the core is called again; NULL: these many were different ones, not kept */
+    uint64_t times;   /* how often it was said */
+} core_line;
+
+int core_next_line(core_line *line);
 
 /* Time. core_tick does what is due and returns how long nothing more will be. */
 void core_clock_refresh(void);

@@ -54,6 +54,7 @@ static Job *refused;        /* S1: a put that found no space */
 static Job *unreserved;     /* the reservation that the running command took away */
 static uint32 unreserved_pri; /* and what it was reserved with */
 static bool no_space;       /* an update found no space */
+static uint64_t wal_refused; /* puts and updates that found none, since the start */
 static uint32_t updates;    /* updates that found space, in this command */
 static jmp_buf kick_stop;
 static bool kicking;
@@ -62,8 +63,10 @@ int
 mend_walresvput(Wal *w, Job *j)
 {
     int z = walresvput(w, j);
-    if (!z)
+    if (!z) {
         refused = j;
+        wal_refused++;
+    }
     return z;
 }
 
@@ -77,6 +80,7 @@ mend_walresvupdate(Wal *w)
         return z;
     }
     no_space = true;
+    wal_refused++;
     if (kicking)
         longjmp(kick_stop, 1);
     return 0;

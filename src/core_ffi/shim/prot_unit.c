@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* dat.h, read below, declares the replacements under their new names. */
+#define exit core_exit
 #define read core_read
 #define write core_write
 #define writev core_writev
@@ -29,6 +31,7 @@
 #define heapinsert count_heapinsert
 #define heapremove count_heapremove
 #include "prot.c"
+#undef exit
 #undef read
 #undef write
 #undef writev
@@ -485,10 +488,24 @@ core_conn_tag(const core_conn *conn)
 
 /* ---- the slot ---- */
 
-int
-core_start(const core_options *o)
+static jmp_buf gave_up;
+static bool starting;
+static int exit_code;
+
+/* The core ends the process at its start only: here its caller does, who can tell why. */
+void
+core_exit(int code)
 {
-    progname = "trellis";
+    if (!starting)
+        exit(code);
+    exit_code = code;
+    longjmp(gave_up, 1);
+}
+
+static int
+start(const core_options *o)
+{
+    progname = "core";
     core_clock_start(o->clock_offset);
     id_slot = o->slot;
     id_slots = o->slots;
@@ -520,6 +537,19 @@ core_start(const core_options *o)
     }
     epollq = NULL;
     return 0;
+}
+
+int
+core_start(const core_options *o)
+{
+    int r;
+    starting = true;
+    if (setjmp(gave_up))
+        r = -exit_code;
+    else
+        r = start(o);
+    starting = false;
+    return r;
 }
 
 void
@@ -565,6 +595,7 @@ core_stats_read(core_stats *s)
     s->wal_files = srv.wal.nfile;
     s->wal_bytes = (uint64_t)srv.wal.nfile * (uint64_t)srv.wal.filesize;
     s->wal_bytes_live = srv.wal.alive;
+    s->wal_refused = wal_refused;
     s->last_id = core_next_id() - 1;
 }
 

@@ -6,7 +6,9 @@
 #include "core.h"
 
 #include <stddef.h>
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -16,6 +18,14 @@ enum { VIRTUAL_FD = 1 << 30 };
 
 /* clock.c */
 void core_clock_start(int64_t clock_offset);
+
+/* lines.c: what the core prints on stderr; `to` is not looked at */
+int lines_fprintf(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int lines_vfprintf(FILE *to, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
+int lines_fputc(int c, FILE *to);
+
+/* prot_unit.c: the core's exit while it starts, which core_start hands to its caller */
+void core_exit(int code) __attribute__((noreturn));
 
 /* conn_unit.c and prot_unit.c: descriptors of the protocol engine */
 ssize_t core_read(int fd, void *buf, size_t n);

@@ -1,8 +1,11 @@
-/* walg.c whose syncs and unlinks wait for the end of the batch, and whose records get checksums. */
+/* walg.c whose syncs and unlinks wait for the end of the batch, whose records get checksums, and whose start
+ * does not end the process. */
 #include "shim.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
+#define exit core_exit
 #define fsync wal_io_fsync
 #define unlink wal_io_unlink
 #define close wal_io_close
