@@ -11,7 +11,6 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::fcntl::{FallocateFlags, fallocate};
 use tracing::{error, warn};
 
 use crate::error::{Exit, Fatal};
@@ -69,7 +68,6 @@ pub fn recover(
         for number in mended.begun {
             warn!("{}/binlog.{number}: was never written to; begun", dir.display());
         }
-        has_room(dir, asked.file_bytes)?;
         let last_id = last_id.max(topology.first_routed_id.saturating_sub(1));
         let block = limits::ID_BLOCK * u64::from(topology.slots);
         let ids = IdFloor::open(dir, last_id, block).map_err(no_ids)?;
@@ -89,22 +87,6 @@ fn take_lock(dir: &Path, make: bool) -> Result<bool, Fatal> {
     let taken = lock::take(&file, lock::Kind::Exclusive).map_err(said)?;
     std::mem::forget::<File>(file);
     if taken { Ok(true) } else { Err(Fatal::new(Exit::Locked, lock::refusal(&path))) }
-}
-
-/// Whether the log file fits that the core makes at its start. Without room it ends the process, and can't tell
-/// the supervisor why.
-fn has_room(dir: &Path, file_bytes: u32) -> Result<(), Fatal> {
-    // Without a name: nothing of it stays, whatever happens.
-    let file = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(dir);
-    // A file system that can't do it leaves the judgement to the core.
-    let Ok(file) = file else { return Ok(()) };
-    match fallocate(&file, FallocateFlags::empty(), 0, file_bytes.into()) {
-        Err(error @ (nix::Error::ENOSPC | nix::Error::EDQUOT)) => {
-            let what = format!("{}: no room for a log file of {file_bytes} bytes", dir.display());
-            Err(Fatal::temporary(&what, io::Error::from(error)))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Reads all of it. An error if it is not to be served.

@@ -228,8 +228,7 @@ fn full_disk_loses_nothing_acknowledged() {
     assert_eq!(exit.code, Some(1), "{}", exit.log);
     // The supervisor itself has the reason: the last line, status and health are its.
     let last = exit.log.lines().last().unwrap_or_default();
-    let reason = format!("{}: no room for a log file of 16384 bytes", disk.0.path().display());
-    for words in ["no service", &reason, "No space left on device"] {
+    for words in ["no service", disk.0.path().to_str().unwrap(), "No space left on device"] {
         assert!(last.contains(words), "no {words:?} at the end of {}", exit.log);
     }
     assert!(logs(disk.0.path()) == before, "a start that failed changed the logs");

@@ -144,14 +144,14 @@ fn what_a_file_lacks_at_its_end_shows_in_the_next() {
         log
     };
     let replaced = |log: &TempDir, number: u32, bytes: &[u8]| {
-        let path = log.join(&format!("binlog.{number}"));
+        let path = log.join(format!("binlog.{number}"));
         std::fs::remove_file(&path).unwrap();
         std::fs::write(path, bytes).unwrap();
     };
-    let bytes = |log: &TempDir, number: u32| std::fs::read(log.join(&format!("binlog.{number}"))).unwrap();
+    let bytes = |log: &TempDir, number: u32| std::fs::read(log.join(format!("binlog.{number}"))).unwrap();
     let last_record = |log: &TempDir, number: u32| records(log.path(), number).pop().unwrap().offset as usize;
     let newest =
-        |log: &TempDir| (1..).take_while(|n| log.join(&format!("binlog.{n}")).exists()).last().unwrap();
+        |log: &TempDir| (1..).take_while(|n| log.join(format!("binlog.{n}")).exists()).last().unwrap();
 
     type Fault<'a> = (&'a str, &'a dyn Fn(&TempDir));
     let faults: [Fault<'_>; 7] = [
