@@ -62,7 +62,9 @@ pub fn recover(
             wal::sync(dir, &scan, &mended).map_err(unusable)?;
         }
         let torn = |number| scan.torn_tails().any(|(torn, _)| torn == number);
-        for number in mended.removed.into_iter().filter(|&number| !torn(number)) {
+        // An ordinary start leaves one with a version.
+        let ordinary = |number| scan.files.iter().any(|file| file.number == number && file.version.is_some());
+        for number in mended.removed.into_iter().filter(|&number| !torn(number) && !ordinary(number)) {
             warn!("{}/binlog.{number}: was never written to; removed", dir.display());
         }
         for number in mended.begun {

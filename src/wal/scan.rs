@@ -104,10 +104,17 @@ impl<J> Scan<J> {
         self.files.iter().take_while(|file| file.version.is_none()).map(|file| file.number)
     }
 
-    /// The files behind all that anything is in, from the end: to be removed in this order. The core would say of
-    /// each that it can't be read.
+    /// The files behind all that anything is in, from the end: to be removed in this order. Of those without a version
+    /// the core would say that they can't be read; one with a version and no record is left by each start.
     pub fn unwritten_tail(&self) -> impl Iterator<Item = u32> {
-        self.files.iter().rev().take_while(|file| file.version.is_none()).map(|file| file.number)
+        let found = |number| {
+            let ends_in =
+                |finding: &Finding| matches!(finding, Finding::TornTail { file, .. } if *file == number);
+            self.findings.iter().any(ends_in)
+        };
+        let unwritten =
+            move |file: &&FileReport| file.version.is_none() || (file.records == 0 && !found(file.number));
+        self.files.iter().rev().take_while(unwritten).map(|file| file.number)
     }
 }
 

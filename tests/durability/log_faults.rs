@@ -185,6 +185,26 @@ fn log_of_many_changes_stays_small(variant: Variant) {
     assert_found(&mut server.connect("B"), keeper, "keeper");
 }
 
+/// W11. Each start makes a file, which an idle slot never gets rid of in stock.
+fn restarts_leave_no_files(variant: Variant) {
+    const RESTARTS: usize = 4;
+    let log = TempDir::new("log");
+    let mut server = small(variant, log.path()).start();
+    let job = put(&mut server.connect("A"), "0 0 60", "x");
+    let mut files_after_restart = || {
+        server.restart();
+        assert_found(&mut server.connect("B"), job, "x");
+        log_files(log.path()).len()
+    };
+    let first = files_after_restart();
+    let last = (0..RESTARTS).map(|_| files_after_restart()).last();
+    assert_eq!(last, Some(if variant.is_trellis() { first } else { first + RESTARTS }));
+    if variant.is_trellis() {
+        let log = server.log();
+        assert!(!log.contains("never written"), "{log}");
+    }
+}
+
 /// W12. A release without delay; and of a job that was buried.
 fn release_survives_a_restart(variant: Variant) {
     let log = TempDir::new("log");
@@ -231,6 +251,7 @@ on_both!(
     smaller_limit_drops_no_jobs,
     failing_write_is_not_acknowledged_and_not_for_good,
     log_of_many_changes_stays_small,
+    restarts_leave_no_files,
     release_survives_a_restart,
     start_is_no_bury,
 );

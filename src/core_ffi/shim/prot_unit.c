@@ -533,7 +533,6 @@ start(const core_options *o)
         replaying = true;
         srv_acquire_wal(&srv);
         replaying = false;
-        wal_io_compact(&srv.wal); /* each start makes a file, and stock compacts at the next record only */
     }
     epollq = NULL;
     return 0;
