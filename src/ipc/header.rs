@@ -31,7 +31,7 @@ pub struct SessionId {
 
 impl SessionId {
     pub fn to_bits(self) -> u64 {
-        u64::from(self.epoch) << 32 | u64::from(self.index)
+        (u64::from(self.epoch) << 32) | u64::from(self.index)
     }
 
     pub fn from_bits(bits: u64) -> SessionId {
@@ -163,7 +163,7 @@ impl Header {
 
     pub fn decode(b: &[u8; HEADER_BYTES]) -> Result<Header, HeaderError> {
         let u32_at = |i: usize| u32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+        let u64_at = |i: usize| u64::from(u32_at(i)) | (u64::from(u32_at(i + 4)) << 32);
         if b[5] != IPC_VERSION {
             return Err(HeaderError::Version(b[5]));
         }

@@ -59,7 +59,7 @@ impl Words {
         let begins = |word: &&str| line.starts_with(word.as_bytes());
         let own =
             WORDS.iter().enumerate().filter(|(_, word)| begins(word)).max_by_key(|(_, word)| word.len());
-        own.is_some_and(|(at, _)| self.0 & 1 << at != 0)
+        own.is_some_and(|(at, _)| self.0 & (1 << at) != 0)
     }
 }
 

@@ -93,7 +93,7 @@ impl FromStr for Fingerprint {
                 b'a'..=b'f' => Some(digit - b'a' + 10),
                 _ => None,
             });
-            *byte = high.ok_or_else(wrong)? << 4 | low.ok_or_else(wrong)?;
+            *byte = (high.ok_or_else(wrong)? << 4) | low.ok_or_else(wrong)?;
         }
         Ok(Fingerprint(bytes))
     }

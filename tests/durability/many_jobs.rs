@@ -63,6 +63,7 @@ fn memory_of(verb: &[&str], from: &Path, to: &Path) -> u64 {
 }
 
 /// All jobs but for where they are, sorted, and the tool's memory in MiB.
+#[allow(clippy::zombie_processes, reason = "Clippy 1.85: not waited for after a panic, which ends the test")]
 fn dumped(dir: &Path) -> (Vec<String>, u64) {
     let mut tool = command(&["wal", "dump", "--bodies", dir.to_str().expect("UTF-8")]);
     let mut tool = tool.stdout(Stdio::piped()).spawn().expect("trellis runs");

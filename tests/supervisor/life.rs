@@ -157,7 +157,7 @@ fn children_ignore_the_signals_that_are_for_the_server() {
     for (pid, line) in server.children() {
         let ignored = u64::from_str_radix(&status_field(pid, "SigIgn"), 16).unwrap();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGPIPE] {
-            assert!(ignored >> (signal as u32 - 1) & 1 == 1, "{line}: {signal} in {ignored:x}");
+            assert!((ignored >> (signal as u32 - 1)) & 1 == 1, "{line}: {signal} in {ignored:x}");
         }
     }
 }
