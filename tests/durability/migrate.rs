@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 const DONE: i32 = 0;
 const DAMAGED: i32 = 4;
@@ -302,6 +302,19 @@ fn half_slot_is_refused(slot: &Path) {
     tool(&["wal", "check", slot.to_str().unwrap()]).ended(DAMAGED).says(&["not finished"]);
 }
 
+/// A migration to two slots that stands still at its first sync until the file is dropped.
+fn held_migration(log: &Path, to: &Path) -> (Child, fs::File) {
+    let place = TempDir::new("wait");
+    let fifo = place.join("wait");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fault = Fault::on(to.to_str().unwrap()).waiting_for("fsync", 1, &fifo);
+    let mut tool = command(&arguments("migrate", log, to, &["--slots", "2"]));
+    fault.put_to_tool(&mut tool);
+    let tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let gate = fs::File::options().write(true).open(&fifo).unwrap();
+    (tool, gate)
+}
+
 /// Ctrl-C and what service managers send leave nothing either.
 #[test]
 fn signal_that_ends_a_run_leaves_nothing_behind() {
@@ -310,14 +323,7 @@ fn signal_that_ends_a_run_leaves_nothing_behind() {
         let before = contents(log.path());
         let home = TempDir::new("target");
         let to = home.join("target");
-        let fifo = TempDir::new("wait");
-        let fifo = fifo.join("wait");
-        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let fault = Fault::on(to.to_str().unwrap()).waiting_for("fsync", 1, &fifo);
-        let mut tool = command(&arguments("migrate", log.path(), &to, &["--slots", "2"]));
-        fault.put_to_tool(&mut tool);
-        let mut tool = tool.stdout(Stdio::null()).spawn().unwrap();
-        let gate = fs::File::options().write(true).open(&fifo).unwrap();
+        let (mut tool, gate) = held_migration(log.path(), &to);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
         nix::sys::signal::kill(Pid::from_raw(tool.id() as i32), signal).unwrap();
         let status = tool.wait().unwrap();
@@ -393,14 +399,7 @@ fn target_that_comes_meanwhile_is_left_alone() {
     let log = stock_log(&["one"]);
     let home = TempDir::new("target");
     let to = home.join("target");
-    let fifo = TempDir::new("wait");
-    let fifo = fifo.join("wait");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let fault = Fault::on(to.to_str().unwrap()).waiting_for("fsync", 1, &fifo);
-    let mut tool = command(&arguments("migrate", log.path(), &to, &["--slots", "2"]));
-    fault.put_to_tool(&mut tool);
-    let tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let gate = fs::File::options().write(true).open(&fifo).unwrap();
+    let (tool, gate) = held_migration(log.path(), &to);
     fs::create_dir(&to).unwrap();
     drop(gate);
     let output = tool.wait_with_output().unwrap();
