@@ -337,10 +337,12 @@ impl<'p, K: Keeper> Replay<'p, K> {
     /// end, and why. What was in front of the lowest file is compacted away.
     fn unjoined(&self, number: u32, behind: Option<Place>) -> Option<(u32, u64, Cause)> {
         let behind = behind?;
-        let (lowest, missing) = (
-            self.files[0].number,
-            |gap: &Finding| matches!(gap, Finding::Damaged { file, cause: Cause::FileMissing, .. } if *file <= behind.0),
-        );
+        let lowest = self.files[0].number;
+        // That a file is missing is said.
+        let missing = |gap: &Finding| match gap {
+            Finding::Damaged { file, cause: Cause::FileMissing, .. } => *file <= behind.0,
+            _ => false,
+        };
         let end = last_record_end(&self.files);
         if behind.0 < lowest || end == Some(behind) || self.gaps.iter().any(missing) {
             return None;

@@ -3,8 +3,8 @@
  * A job record has padding behind its priority, its body size and its state. Of each record that is written
  * they tell a checksum of all of it, its place and its body included, and how far the log was surely on disk
  * when it was written. A file whose records have them says so by its first record: a short one of an id that
- * no job has, which the original skips; it also says where the log ended before. What stock writes later, with padding that it has read here, goes to
- * files of its own, which have no such record. src/wal/seal.rs reads all this and says what it is good for. */
+ * no job has, which the original skips; it also says where the log ended before. What stock writes later, with
+ * padding that it has read here, goes to files of its own, which have no such record. src/wal/seal.rs reads all this and says what it is good for. */
 #include "core.h"
 #include "shim.h"
 
